@@ -1,0 +1,155 @@
+"""Every error of the package, under one base, and what a handler may raise as a wish or catch as a business result."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class JobsError(Exception):
+    """Base of every error of django_jobs."""
+
+
+class DefinitionError(JobsError):
+    """A job, effect or setting is declared in a way that cannot work."""
+
+
+class PayloadError(JobsError, ValueError):
+    """The arguments cannot be stored as a payload; the message names the place and the mend."""
+
+
+class KeyFormatError(PayloadError):
+    """An idempotency key or another stored name is empty, too long or has signs outside printable ASCII."""
+
+
+class IdempotencyConflictError(JobsError):
+    """The key is live with other arguments; nothing was stored."""
+
+    def __init__(self, message: str, *, job_id: object = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class DuplicateJobError(JobsError):
+    """The key is live with the same arguments and the job type rejects duplicates."""
+
+    def __init__(self, message: str, *, job_id: object = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class DuplicateOfDeadJobError(DuplicateJobError):
+    """The key belongs to a dead letter, so this enqueue would change nothing until a human decides."""
+
+
+class EnqueueContendedError(JobsError):
+    """The key changed hands again and again while it was read; enqueue once more."""
+
+
+class QueueFullError(JobsError):
+    """The queue is at its capacity."""
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class CrossDatabaseError(JobsError):
+    """A transaction is open on another database, so this enqueue would not commit together with it."""
+
+
+class UnknownJobTypeError(JobsError, LookupError):
+    """No handler is registered under this name."""
+
+
+class OutsideCompletionError(JobsError):
+    """Inside a handler this is only possible where it commits together with the success."""
+
+
+class ContextClosedError(JobsError):
+    """The attempt has ended; its context refuses further use."""
+
+
+class LeaseLostError(JobsError):
+    """This attempt no longer owns the job; what it wanted to write was refused and nothing changed."""
+
+
+class CommitLostError(JobsError):
+    """The reply to a COMMIT was lost and the database shows that it did not happen."""
+
+
+class HardTimeoutError(JobsError):
+    """The handler ran past its lease and was ended."""
+
+
+class NoTimeLeftError(JobsError):
+    """The rest of the budget is too short for this call; nothing was sent."""
+
+
+class EffectError(JobsError):
+    """Base of what can go wrong with a side effect."""
+
+
+class EffectChangedError(EffectError):
+    """The same effect was asked for with another request while an earlier one may have been applied."""
+
+
+class EffectKeyReusedError(EffectError):
+    """Another job holds this business key in a way that a human must look at."""
+
+
+class EffectsOpenError(EffectError):
+    """The job cannot succeed while the outcome of an effect is open or a required one is rejected."""
+
+
+class EffectNeedsReviewError(EffectError):
+    """Whether the effect was applied cannot be found out by the program; a human decides."""
+
+
+class PermanentError(JobsError):
+    """Raised by a handler: trying again cannot help."""
+
+
+class TransientError(JobsError):
+    """Raised by a handler: trying again later can help."""
+
+    def __init__(self, *args: object, retry_after: timedelta | None = None) -> None:
+        super().__init__(*args)
+        self.retry_after = retry_after
+
+
+class RateLimited(TransientError):  # noqa: N818  a wish, not a fault
+    """Raised by a handler: the downstream asks to come back after ``retry_after``."""
+
+    def __init__(self, retry_after: timedelta, *args: object) -> None:
+        super().__init__(*(args or ("rate limited",)), retry_after=retry_after)
+
+
+class Snooze(JobsError):  # noqa: N818
+    """Raised by a handler: run me again after ``delay``; no budget is charged."""
+
+    def __init__(self, delay: timedelta, *args: object) -> None:
+        super().__init__(*(args or ("snoozed",)))
+        self.delay = delay
+
+
+class JobCancelled(JobsError):  # noqa: N818
+    """Raised inside a handler whose job was cancelled."""
+
+
+class EffectRejected(EffectError):  # noqa: N818
+    """The provider refused; the effect is known not to have been applied: a business result."""
+
+    def __init__(self, reason: str, *, status: int | None = None, provider_request_id: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+        self.provider_request_id = provider_request_id
+
+
+class EffectUncertain(EffectError):  # noqa: N818
+    """The outcome is not known yet; the attempt ends ``snoozed`` and the next one asks first."""
+
+    def __init__(self, reason: str, *, retry_at: object = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_at = retry_at
