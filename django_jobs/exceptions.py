@@ -72,6 +72,10 @@ class ContextClosedError(JobsError):
 class LeaseLostError(JobsError):
     """This attempt no longer owns the job; what it wanted to write was refused and nothing changed."""
 
+    def __init__(self, message: str, *, operation: str = "") -> None:
+        super().__init__(message)
+        self.operation = operation
+
 
 class CommitLostError(JobsError):
     """The reply to a COMMIT was lost and the database shows that it did not happen."""

@@ -1,0 +1,138 @@
+"""The one settings dict ``DJANGO_JOBS``: typed defaults, their meaning, and what is wrong with a given value.
+
+Keys are the upper-case field names of :class:`JobsSettings`. The settings page of the docs is generated from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+from django_jobs.exceptions import DefinitionError
+
+
+def _doc(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"doc": text})
+
+
+def _seconds(value: float, text: str) -> Any:
+    return field(default=timedelta(seconds=value), metadata={"doc": text})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSettings:
+    """Every setting with its default; the metadata text is the documentation."""
+
+    namespace: str = _doc(
+        "", "Part of every provider key. Empty: a UUID that the first migration stored, one per database."
+    )
+    code_version: str = _doc(
+        "", "Written into every attempt. Empty: DJANGO_JOBS_CODE_VERSION, else a hash of the handler's source."
+    )
+    imports: tuple[str, ...] = _doc((), "Modules to import beside every app's jobs, tasks, events and schedules.")
+    owners: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict, metadata={"doc": "Owner name to how to reach it, for example {'billing': {'email': […]}}."}
+    )
+    email_backend: str = _doc(
+        "django.core.mail.backends.smtp.EmailBackend",
+        "The backend that really delivers when EMAIL_BACKEND is django_jobs.backends.email.EmailBackend.",
+    )
+    budget: timedelta = _seconds(60, "How long a handler may run without telling progress.")
+    cleanup: timedelta = _seconds(10, "Added to the budget for the lease: time to end in good order.")
+    key_ttl: timedelta = _seconds(7 * 86400, "How long an idempotency key lives after its job finished.")
+    threads: int = _doc(4, "Handlers at once in one child process.")
+    processes: int = _doc(1, "Child processes of one worker.")
+    grace: timedelta = _seconds(30, "How long a stopping worker lets running handlers go on.")
+    poll: timedelta = _seconds(1, "The longest an idle worker waits before it looks again.")
+    heartbeat: timedelta = _seconds(5, "How often a worker says that it lives.")
+    silent_after: timedelta = _seconds(20, "A worker without a heartbeat for this long is taken for gone.")
+    expired_patience: timedelta = _seconds(20, "How long after the end of a lease its holder may still finish.")
+    reaper_tick: timedelta = _seconds(5, "How often a worker looks for jobs whose holder is gone.")
+    max_call: timedelta = _seconds(10, "The longest one call to a provider may take; shorter than the grace.")
+    payload_max_bytes: int = _doc(64 * 1024, "Largest canonical payload in bytes.")
+    payload_max_depth: int = _doc(20, "Deepest nesting of a payload.")
+    result_max_bytes: int = _doc(64 * 1024, "Largest canonical result in bytes.")
+    error_max_bytes: int = _doc(8 * 1024, "Longest stored message or traceback in bytes.")
+    redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
+
+
+KEYS: dict[str, str] = {item.name.upper(): item.name for item in fields(JobsSettings)}
+
+
+def problems(given: Mapping[str, Any]) -> list[str]:
+    """Say in plain English what is wrong with a settings dict; an empty list means nothing is."""
+    found = []
+    defaults = JobsSettings()
+    for key, value in given.items():
+        if key not in KEYS:
+            near = difflib.get_close_matches(str(key).upper(), KEYS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            found.append(f"DJANGO_JOBS has no setting {key!r}.{hint}")
+            continue
+        found.extend(_value_problems(key, value, getattr(defaults, KEYS[key])))
+    return found or _relation_problems(given)
+
+
+def _value_problems(key: str, value: Any, default: Any) -> list[str]:
+    if isinstance(default, timedelta):
+        if not isinstance(value, timedelta) or value < timedelta(seconds=1):
+            return [f"DJANGO_JOBS[{key!r}] must be a timedelta of at least one second, not {value!r}."]
+    elif isinstance(default, bool | int):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            return [f"DJANGO_JOBS[{key!r}] must be a whole number of at least 1, not {value!r}."]
+    elif isinstance(default, str):
+        if not isinstance(value, str):
+            return [f"DJANGO_JOBS[{key!r}] must be a string, not {value!r}."]
+    elif isinstance(default, tuple):
+        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+            return [f"DJANGO_JOBS[{key!r}] must be a list of strings, not {value!r}."]
+    elif not isinstance(value, Mapping):
+        return [f"DJANGO_JOBS[{key!r}] must be a dict, not {value!r}."]
+    return []
+
+
+def _relation_problems(given: Mapping[str, Any]) -> list[str]:
+    values = _build(given)
+    found = []
+    if values.silent_after < 2 * values.heartbeat:
+        found.append("DJANGO_JOBS['SILENT_AFTER'] must be at least twice HEARTBEAT, or live workers look dead.")
+    if values.max_call >= values.grace:
+        found.append("DJANGO_JOBS['MAX_CALL'] must be shorter than GRACE, or a stop cuts calls to providers.")
+    return found
+
+
+def _build(given: Mapping[str, Any]) -> JobsSettings:
+    values = {KEYS[key]: value for key, value in given.items()}
+    for name in ("imports", "redact"):
+        if name in values:
+            values[name] = tuple(values[name])
+    return JobsSettings(**values)
+
+
+@cache
+def get_settings() -> JobsSettings:
+    """Return the settings in force.
+
+    Raises:
+        DefinitionError: The dict is wrong; the message lists every problem.
+    """
+    given = getattr(settings, "DJANGO_JOBS", {})
+    wrong = problems(given)
+    if wrong:
+        raise DefinitionError(" ".join(wrong))
+    return _build(given)
+
+
+def _forget(*, setting: str, **_: object) -> None:
+    if setting == "DJANGO_JOBS":
+        get_settings.cache_clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_jobs.conf")

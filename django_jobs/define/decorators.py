@@ -1,0 +1,173 @@
+"""The ``@job`` decorator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+
+from django.apps import apps
+from django.core.exceptions import AppRegistryNotReady
+
+from django_jobs.conf import get_settings
+from django_jobs.define.definition import DurableJob, JobDefinition, check_definition, lease_terms
+from django_jobs.define.registry import register
+from django_jobs.domain.identity import check_name
+from django_jobs.domain.options import EnqueueOptions, OnDuplicate, check
+from django_jobs.domain.retry import RetryPolicy
+from django_jobs.exceptions import DefinitionError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def job(function: Callable[P, R], /) -> DurableJob[P, R]: ...
+
+
+@overload
+def job(
+    *,
+    type: str | None = None,  # noqa: A002
+    version: int = 1,
+    aliases: tuple[str, ...] = (),
+    queue_name: str = "default",
+    priority: int = 0,
+    key: str | None = None,
+    key_scope: str | None = None,
+    key_ttl: timedelta | None = None,
+    on_duplicate: OnDuplicate = "return",
+    subject: str = "",
+    owner: str = "",
+    budget: timedelta | None = None,
+    cleanup: timedelta | None = None,
+    max_runtime: timedelta | None = None,
+    retry: RetryPolicy | None = None,
+    useful_for: timedelta | None = None,
+    takes_context: bool = False,
+    atomic: bool | None = None,
+) -> Callable[[Callable[P, R]], DurableJob[P, R]]: ...
+
+
+def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
+    """Declare a function as the handler of a job type.
+
+    Bare ``@job`` names the type after the app and the function, and runs it in one transaction with its success.
+
+    Args:
+        function: The handler, when the decorator is used bare.
+        **declared: ``type`` (stored name), ``version`` (of the payload), ``aliases`` (older names), ``queue_name``,
+            ``priority`` (-100…100, bigger first), ``key`` (template such as "order:{order_id}"; without it nothing is
+            deduplicated), ``key_scope``, ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template),
+            ``owner``, ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``.
+
+    Raises:
+        DefinitionError: The declaration cannot work; the message says why.
+    """
+    if function is not None:
+        return _declare(function, **declared)
+
+    def decorate(func: Callable[P, R]) -> DurableJob[P, R]:
+        return _declare(func, **declared)
+
+    return decorate
+
+
+_ALLOWED = frozenset(
+    "type version aliases queue_name priority key key_scope key_ttl on_duplicate subject owner budget cleanup "
+    "max_runtime retry useful_for takes_context atomic".split()
+)
+
+
+def _declare(func: Callable[..., Any], **declared: Any) -> DurableJob[..., Any]:
+    unknown = sorted(set(declared) - _ALLOWED)
+    if unknown:
+        msg = f"@job has no option {unknown[0]!r} in this version; it takes {', '.join(sorted(_ALLOWED))}."
+        raise DefinitionError(msg)
+    job_type = declared.get("type") or default_type(func)
+    takes_context = declared.get("takes_context", False)
+    atomic = declared.get("atomic")
+    if takes_context and atomic:
+        msg = f"{job_type}: a handler with a context commits through context.complete(), so atomic=True cannot hold."
+        raise DefinitionError(msg)
+    definition = JobDefinition(
+        func=func,
+        signature=_signature(func, job_type, takes_context=takes_context),
+        options=_options(job_type, declared),
+        aliases=tuple(check_name(name, what="alias", limit=200) for name in declared.get("aliases", ())),
+        terms=lease_terms(declared.get("budget"), declared.get("cleanup"), declared.get("max_runtime")),
+        retry=declared.get("retry") or RetryPolicy(),
+        takes_context=takes_context,
+        atomic=not takes_context if atomic is None else atomic,
+    )
+    check_definition(definition)
+    durable: DurableJob[..., Any] = DurableJob(definition)
+    register(durable)
+    return durable
+
+
+def _options(job_type: str, declared: dict[str, Any]) -> EnqueueOptions:
+    version = declared.get("version", 1)
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        msg = f"{job_type}: version must be a whole number of at least 1, not {version!r}."
+        raise DefinitionError(msg)
+    on_duplicate = declared.get("on_duplicate", "return")
+    if on_duplicate not in {"return", "reject"}:
+        msg = f'{job_type}: on_duplicate must be "return" or "reject", not {on_duplicate!r}.'
+        raise DefinitionError(msg)
+    options = EnqueueOptions(
+        job_type=job_type,
+        version=version,
+        queue_name=declared.get("queue_name", "default"),
+        priority=declared.get("priority", 0),
+        key=declared.get("key"),
+        key_scope=declared.get("key_scope") or job_type,
+        key_ttl=get_settings().key_ttl if declared.get("key_ttl") is None else declared["key_ttl"],
+        on_duplicate=on_duplicate,
+        subject=declared.get("subject", ""),
+        owner=declared.get("owner", ""),
+        useful_for=declared.get("useful_for"),
+    )
+    check(options)
+    return options
+
+
+def _signature(func: Callable[..., Any], job_type: str, *, takes_context: bool) -> inspect.Signature:
+    if not inspect.isfunction(func):
+        msg = f"{job_type}: @job goes on a plain function, not on {func!r}."
+        raise DefinitionError(msg)
+    if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        msg = f"{job_type}: async and generator handlers cannot be run in this version; declare a plain function."
+        raise DefinitionError(msg)
+    signature = inspect.signature(func)
+    parameters = list(signature.parameters.values())
+    if takes_context:
+        if not parameters or parameters[0].name != "context":
+            msg = f"{job_type}: with takes_context=True the first parameter must be named 'context'."
+            raise DefinitionError(msg)
+        parameters = parameters[1:]
+    for parameter in parameters:
+        if parameter.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL}:
+            msg = f"{job_type}: parameter {parameter.name!r} has no name in a payload; make it an ordinary parameter."
+            raise DefinitionError(msg)
+    return signature.replace(parameters=parameters)
+
+
+def default_type(func: Callable[..., Any]) -> str:
+    """Return app label plus function name.
+
+    Raises:
+        DefinitionError: The apps are not loaded yet, or the module belongs to no installed app.
+    """
+    try:
+        config = apps.get_containing_app_config(func.__module__)
+    except AppRegistryNotReady:
+        config = None
+    if config is None:
+        msg = (
+            f"{func.__module__}.{func.__qualname__} gets no default name: its module belongs to no installed app, or was "
+            "imported before the apps were loaded. Give it a type=."
+        )
+        raise DefinitionError(msg)
+    return f"{config.label}.{func.__name__}"

@@ -1,0 +1,183 @@
+"""A job type: its handler, its policies, and the callable that user code holds."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import os
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from django_jobs.conf import get_settings
+from django_jobs.domain.identity import key_fields, restore
+from django_jobs.domain.lease import LeaseTerms
+from django_jobs.domain.options import EnqueueOptions
+from django_jobs.domain.retry import RetryPolicy
+from django_jobs.enqueue.bulk import enqueue_many
+from django_jobs.enqueue.enqueue import enqueue
+from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.exceptions import DefinitionError, PayloadError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefinition:
+    """All that is declared about one job type."""
+
+    func: Callable[..., Any]
+    signature: inspect.Signature
+    options: EnqueueOptions
+    aliases: tuple[str, ...]
+    terms: LeaseTerms
+    retry: RetryPolicy
+    takes_context: bool
+    atomic: bool
+
+    @property
+    def job_type(self) -> str:
+        """The stored name."""
+        return self.options.job_type
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The stored name and the older ones that this handler also answers to."""
+        return (self.options.job_type, *self.aliases)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Fit arguments to the handler's signature, defaults included.
+
+        Raises:
+            PayloadError: They do not fit.
+        """
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            msg = f"The arguments do not fit {self.job_type}{self.signature}: {error}."
+            raise PayloadError(msg) from None
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                arguments.update(arguments.pop(name, {}))
+        return arguments
+
+    def restore(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn stored JSON values back into what the handler's annotations say.
+
+        Raises:
+            PayloadError: A stored value does not fit; the message names the parameter.
+        """
+        arguments = self.bind((), stored)
+        hints = type_hints(self.func)
+        restored = {}
+        for name, value in arguments.items():
+            try:
+                restored[name] = restore(value, hints[name]) if name in hints else value
+            except PayloadError as error:
+                msg = f"The stored argument {name!r} does not fit {self.job_type}: {error}"
+                raise PayloadError(msg) from error
+        return restored
+
+    def code_version(self) -> str:
+        """Return what is written into attempts: the configured version, else a hash of the handler's source."""
+        return get_settings().code_version or os.environ.get("DJANGO_JOBS_CODE_VERSION", "") or source_hash(self.func)
+
+
+@functools.cache
+def source_hash(func: Callable[..., Any]) -> str:
+    """Hash the handler's source, or its byte code where the source is not at hand."""
+    try:
+        content = inspect.getsource(func).encode()
+    except (OSError, TypeError):
+        content = func.__code__.co_code
+    return "source:" + hashlib.sha256(content).hexdigest()[:16]
+
+
+@functools.cache
+def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
+    """Resolve the handler's annotations.
+
+    Raises:
+        DefinitionError: An annotation names something that does not exist.
+    """
+    try:
+        return typing.get_type_hints(func, include_extras=True)
+    except Exception as error:
+        msg = f"The annotations of {func.__module__}.{func.__qualname__} cannot be resolved: {error}."
+        raise DefinitionError(msg) from error
+
+
+class DurableJob(Generic[P, R]):
+    """What ``@job`` leaves in place of the function: call it to run it here, or enqueue it."""
+
+    def __init__(self, definition: JobDefinition, options: EnqueueOptions | None = None) -> None:
+        self.definition = definition
+        self.options = options or definition.options
+        functools.update_wrapper(self, definition.func)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the handler here and now, as a plain function."""
+        result: R = self.definition.func(*args, **kwargs)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<job {self.definition.job_type}>"
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> EnqueueResult:
+        """Record a job with these arguments; see :func:`django_jobs.enqueue.enqueue.enqueue` for its errors."""
+        return enqueue(self.options, self.definition.bind(args, kwargs))
+
+    async def aenqueue(self, *args: Any, **kwargs: Any) -> EnqueueResult:
+        """Do what :meth:`enqueue` does, from async code."""
+        return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
+
+    def enqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
+        """Record one job per dict of keyword arguments, all or none; a conflict is a result."""
+        return enqueue_many(self.options, [self._bind_row(place, row) for place, row in enumerate(rows)])
+
+    async def aenqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
+        """Do what :meth:`enqueue_many` does, from async code."""
+        return await sync_to_async(self.enqueue_many, thread_sensitive=True)(rows)
+
+    def using(self, **changes: Any) -> DurableJob[P, R]:
+        """Return a copy whose jobs differ in key, run_after, priority, queue_name, database, tenant, subject or detached."""
+        return DurableJob(self.definition, self.options.changed(**changes))
+
+    def _bind_row(self, place: int, row: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self.definition.bind((), row)
+        except PayloadError as error:
+            msg = f"Row {place}: {error}"
+            raise PayloadError(msg) from error
+
+
+def check_definition(definition: JobDefinition) -> None:
+    """Refuse a declaration that cannot work.
+
+    Raises:
+        DefinitionError: The message names the job type and the mend.
+    """
+    known = set(definition.signature.parameters)
+    for what, template in (("key", definition.options.key), ("subject", definition.options.subject)):
+        missing = sorted(set(key_fields(template)) - known) if template else []
+        if missing:
+            msg = f"The {what} of {definition.job_type} uses {missing[0]!r}, which is no parameter of the handler."
+            raise DefinitionError(msg)
+
+
+def lease_terms(budget: timedelta | None, cleanup: timedelta | None, max_runtime: timedelta | None) -> LeaseTerms:
+    """Fill what is not declared from the settings."""
+    rules = get_settings()
+    return LeaseTerms(
+        budget=rules.budget if budget is None else budget,
+        cleanup=rules.cleanup if cleanup is None else cleanup,
+        max_runtime=max_runtime,
+    )

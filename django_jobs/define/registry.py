@@ -1,0 +1,86 @@
+"""Job types by their stored name. Nothing is ever imported from a stored name."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterator
+
+from django.utils.module_loading import autodiscover_modules
+
+from django_jobs.conf import get_settings
+from django_jobs.define.definition import DurableJob, JobDefinition
+from django_jobs.exceptions import DefinitionError, UnknownJobTypeError
+
+_jobs: dict[str, DurableJob[..., object]] = {}
+_lock = threading.Lock()
+
+
+def register(job: DurableJob[..., object]) -> None:
+    """Make a job type known under its name and its aliases.
+
+    Raises:
+        DefinitionError: Another handler has one of the names.
+    """
+    definition = job.definition
+    with _lock:
+        for name in definition.names:
+            other = _jobs.get(name)
+            if other is not None and not _same_place(other.definition, definition):
+                msg = (
+                    f"Job type {name!r} is declared twice: by {_place(other.definition)} and by {_place(definition)}. "
+                    "Give one of them another type=."
+                )
+                raise DefinitionError(msg)
+        for name in definition.names:
+            _jobs[name] = job
+
+
+def _place(definition: JobDefinition) -> str:
+    return f"{definition.func.__module__}.{definition.func.__qualname__}"
+
+
+def _same_place(one: JobDefinition, other: JobDefinition) -> bool:
+    return _place(one) == _place(other)
+
+
+def unregister(job_type: str) -> None:
+    """Forget a job type and its aliases; for tests that declare one."""
+    with _lock:
+        job = _jobs.get(job_type)
+        for name in job.definition.names if job else ():
+            _jobs.pop(name, None)
+
+
+def get(job_type: str) -> DurableJob[..., object]:
+    """Return the job type that is stored under this name.
+
+    Raises:
+        UnknownJobTypeError: No handler is registered for it.
+    """
+    try:
+        return _jobs[job_type]
+    except KeyError:
+        msg = f"No handler is registered for job type {job_type!r} in this code."
+        raise UnknownJobTypeError(msg) from None
+
+
+def find(job_type: str) -> JobDefinition | None:
+    """Return the definition that is stored under this name, or None."""
+    job = _jobs.get(job_type)
+    return job.definition if job else None
+
+
+def definitions() -> Iterator[tuple[str, JobDefinition]]:
+    """Yield every stored name with its definition, aliases included."""
+    with _lock:
+        known = sorted(_jobs.items())
+    for name, job in known:
+        yield name, job.definition
+
+
+def autodiscover() -> None:
+    """Import ``jobs``, ``tasks``, ``events`` and ``schedules`` of every app, and what DJANGO_JOBS["IMPORTS"] names."""
+    autodiscover_modules("jobs", "tasks", "events", "schedules")
+    for module in get_settings().imports:
+        importlib.import_module(module)

@@ -1,0 +1,94 @@
+"""What a producer may decide about one enqueue, apart from the arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from django_jobs.domain.identity import check_key, check_name
+from django_jobs.exceptions import DefinitionError
+
+OnDuplicate = Literal["return", "reject"]
+LONGEST_WAIT = timedelta(days=3660)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueOptions:
+    """Everything that a job type declares for its jobs, and that ``using`` may change for one of them."""
+
+    job_type: str
+    version: int
+    queue_name: str
+    priority: int
+    key: str | None
+    key_scope: str
+    key_ttl: timedelta
+    on_duplicate: OnDuplicate
+    subject: str
+    owner: str
+    useful_for: timedelta | None
+    tenant: str = ""
+    run_after: datetime | timedelta | None = None
+    database: str | None = None
+    detached: bool = False
+    literal: frozenset[str] = frozenset()  # of "key" and "subject": given for one job, so no template
+
+    def changed(self, **changes: Any) -> EnqueueOptions:
+        """Return a checked copy.
+
+        Raises:
+            DefinitionError: A name is unknown or a value cannot work.
+        """
+        unknown = sorted(set(changes) - USING)
+        if unknown:
+            msg = f"using() has no option {unknown[0]!r}; it takes {', '.join(sorted(USING))}."
+            raise DefinitionError(msg)
+        literal = self.literal | ({"key", "subject"} & set(changes))
+        options = replace(self, **changes, literal=literal)
+        check(options)
+        return options
+
+
+USING = frozenset({"key", "run_after", "priority", "queue_name", "database", "tenant", "subject", "detached"})
+
+
+def check(options: EnqueueOptions) -> None:
+    """Refuse what cannot work, before any SQL and alike on every database.
+
+    Raises:
+        DefinitionError: The message names the option and the mend.
+        KeyFormatError: A key or name is empty, too long or not printable ASCII.
+    """
+    check_name(options.job_type, what="job type", limit=200)
+    check_name(options.queue_name, what="queue_name", limit=100)
+    for what, value, limit in (
+        ("tenant", options.tenant, 64),
+        ("owner", options.owner, 100),
+        ("subject", options.subject, 200),
+    ):
+        if value:
+            check_name(value, what=what, limit=limit)
+    if options.key is not None:
+        check_key(options.key)
+    if isinstance(options.priority, bool) or not isinstance(options.priority, int) or abs(options.priority) > 100:
+        msg = f"priority must be a whole number from -100 to 100 (bigger first), not {options.priority!r}."
+        raise DefinitionError(msg)
+    _check_times(options)
+
+
+def _check_times(options: EnqueueOptions) -> None:
+    after = options.run_after
+    if isinstance(after, datetime):
+        if after.tzinfo is None:
+            msg = f"run_after must be an aware datetime (it names no instant otherwise), not {after!r}."
+            raise DefinitionError(msg)
+    elif after is not None and (not isinstance(after, timedelta) or not timedelta(0) <= after <= LONGEST_WAIT):
+        msg = f"run_after must be an aware datetime or a timedelta from 0 to {LONGEST_WAIT.days} days, not {after!r}."
+        raise DefinitionError(msg)
+    for what, value in (("key_ttl", options.key_ttl), ("useful_for", options.useful_for)):
+        if value is None and what == "useful_for":
+            continue
+        if not isinstance(value, timedelta) or not timedelta(seconds=1) <= value <= LONGEST_WAIT:
+            msg = f"{what} must be a timedelta from one second to {LONGEST_WAIT.days} days, not {value!r}."
+            raise DefinitionError(msg)

@@ -1,0 +1,48 @@
+"""Many enqueues in one transaction, with one result per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django_jobs.domain.options import EnqueueOptions
+from django_jobs.enqueue.enqueue import Prepared, database_of, decide, prepare
+from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.exceptions import PayloadError
+from django_jobs.store.statements import joined
+
+
+def enqueue_many(options: EnqueueOptions, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
+    """Record one job per row, all or none; results come in the order of the rows.
+
+    Everything is checked before the first statement. Equal keys are folded: the first row decides, later ones are its
+    duplicates or conflicts. Keys are taken in sorted order, so that two calls at once cannot deadlock. A conflict is a
+    result here, not an error.
+
+    Raises:
+        PayloadError: A row cannot be stored; the message gives its place. Nothing was stored.
+    """
+    prepared = [_prepare(options, place, row) for place, row in enumerate(rows)]
+    if not prepared:
+        return []
+    results: dict[int, EnqueueResult] = {}
+    first: dict[tuple[str, str], int] = {}
+    with joined(database_of(options)):
+        for place in sorted(range(len(prepared)), key=lambda index: (prepared[index].key, index)):
+            item = prepared[place]
+            known = first.setdefault((item.key_scope, item.key), place) if item.key else place
+            results[place] = decide(item) if known == place else _folded(item, prepared[known], results[known])
+    return [results[place] for place in range(len(prepared))]
+
+
+def _prepare(options: EnqueueOptions, place: int, row: Mapping[str, Any]) -> Prepared:
+    try:
+        return prepare(options, row)
+    except PayloadError as error:
+        msg = f"Row {place}: {error}"
+        raise type(error)(msg) from error
+
+
+def _folded(item: Prepared, kept: Prepared, result: EnqueueResult) -> EnqueueResult:
+    same = item.fingerprint == kept.fingerprint
+    return EnqueueResult(id=result.id, outcome="duplicate" if same else "conflict", state=result.state)

@@ -1,0 +1,30 @@
+"""What an enqueue did."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+OutcomeName = Literal["created", "duplicate", "created_after_expiry", "conflict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueResult:
+    """The job that now stands for these arguments.
+
+    ``outcome`` is ``created``, ``duplicate`` (a live key answered with its job; nothing was stored),
+    ``created_after_expiry`` (the key had expired; a new job holds it) or, from ``enqueue_many`` only, ``conflict``.
+    ``state`` is the job's state as it was read. ``version_differs`` marks a duplicate whose arguments were recorded under
+    another payload version and could not be compared.
+    """
+
+    id: uuid.UUID
+    outcome: OutcomeName
+    state: str
+    version_differs: bool = False
+
+    @property
+    def created(self) -> bool:
+        """Whether this call stored a new job."""
+        return self.outcome in {"created", "created_after_expiry"}

@@ -1,0 +1,105 @@
+"""``manage.py runworker``: serve jobs until stopped."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connections, router
+
+from django_jobs.conf import get_settings
+from django_jobs.domain.ids import uuid7
+from django_jobs.models import Job
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.supervisor import Supervisor
+
+
+def at_least_one(text: str) -> int:
+    """Read a whole number of at least 1."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        msg = f"{text!r} is not a whole number of at least 1"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
+def seconds(text: str) -> float:
+    """Read a time in seconds, at least one."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value < 86400:
+        msg = f"{text!r} is not a number of seconds from 1 to 86400"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a worker; ``jobs work`` has the same."""
+    rules = get_settings()
+    parser.add_argument(
+        "--queue", action="append", default=[], dest="queues", metavar="NAME", help="Serve this queue only; repeatable."
+    )
+    parser.add_argument(
+        "--threads", type=at_least_one, default=rules.threads, help="Handlers at once per process (default: %(default)s)."
+    )
+    parser.add_argument(
+        "--processes", type=at_least_one, default=rules.processes, help="Child processes (default: %(default)s)."
+    )
+    parser.add_argument(
+        "--grace",
+        type=seconds,
+        default=rules.grace.total_seconds(),
+        help="Seconds that a stop waits for running handlers (default: %(default)s).",
+    )
+    parser.add_argument("--name", default="", help="Shown in the admin and on each attempt (default: host and pid).")
+    parser.add_argument("--drain", action="store_true", help="Stop when nothing waits any more.")
+    parser.add_argument("--database", default="", help="Database alias (default: where the router writes jobs).")
+
+
+def work(options: dict[str, Any]) -> int:
+    """Run a worker; returns its exit code."""
+    alias = options["database"] or router.db_for_write(Job)
+    if alias not in connections:
+        msg = f"There is no database {alias!r} in DATABASES."
+        raise CommandError(msg, returncode=2)
+    host = socket.gethostname()
+    config = WorkerConfig(
+        worker_id=str(uuid7()),
+        name=options["name"] or f"{host}:{os.getpid()}",
+        database=alias,
+        queues=tuple(options["queues"]),
+        threads=options["threads"],
+        processes=options["processes"],
+        grace=options["grace"],
+        poll=get_settings().poll.total_seconds(),
+        drain=options["drain"],
+    )
+    return Supervisor(config, host=host).run()
+
+
+class Command(BaseCommand):
+    """Serve jobs until stopped. TERM or INT drains, a second one stops at once.
+
+    Exit codes: 0 stopped or drained, 1 failure, 2 usage, 3 the grace was over before every handler had ended.
+    """
+
+    help = "Run a worker: a supervisor and its child processes."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Add the options."""
+        add_worker_arguments(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until stopped."""
+        code = work(options)
+        if code:
+            sys.exit(code)

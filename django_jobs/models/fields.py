@@ -1,0 +1,71 @@
+"""A column for instants that compares the same on every database."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+if TYPE_CHECKING:
+    _Base = models.DateTimeField[datetime, datetime]
+else:
+    _Base = models.DateTimeField
+
+TEXT_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
+
+
+def to_text(value: datetime) -> str:
+    """Write an instant as the fixed 26-character UTC text that SQLite compares correctly."""
+    return value.astimezone(UTC).strftime(TEXT_FORMAT).zfill(26)
+
+
+def from_text(value: str) -> datetime:
+    """Read the text that :func:`to_text` wrote."""
+    return datetime.strptime(value, TEXT_FORMAT).replace(tzinfo=UTC)
+
+
+class InstantField(_Base):
+    """An aware UTC datetime whatever ``USE_TZ`` says; on SQLite a fixed-width text, because shorter ones sort wrongly."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        """Use ``timestamptz`` on PostgreSQL and a text-like column on SQLite."""
+        return "timestamp with time zone" if connection.vendor == "postgresql" else "datetime"
+
+    def get_prep_value(self, value: Any) -> Any:
+        """Refuse a naive datetime: it names no instant."""
+        if isinstance(value, datetime) and value.tzinfo is None:
+            msg = f"{self.name} needs an aware datetime, not {value!r}."
+            raise ValueError(msg)
+        return models.Field.get_prep_value(self, value)
+
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """Adapt for the database."""
+        value = value if prepared else self.get_prep_value(value)
+        if isinstance(value, datetime) and connection.vendor == "sqlite":
+            return to_text(value)
+        return value
+
+    def get_db_converters(self, connection: BaseDatabaseWrapper) -> list[Any]:
+        """Replace the backend's own conversion, which depends on ``USE_TZ``."""
+        return [self._to_instant]
+
+    def get_internal_type(self) -> str:
+        """Take part in no backend conversion made for ``DateTimeField``."""
+        return "InstantField"
+
+    @staticmethod
+    def _to_instant(value: Any, expression: object, connection: BaseDatabaseWrapper) -> datetime | None:
+        return as_instant(value, connection)
+
+
+def as_instant(value: Any, connection: BaseDatabaseWrapper) -> datetime | None:
+    """Turn what the driver returned for an instant into an aware UTC datetime."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return from_text(value)
+    if value.tzinfo is None:  # USE_TZ is off: Django chopped the zone of the connection
+        value = value.replace(tzinfo=connection.timezone)
+    return value.astimezone(UTC)  # type: ignore[no-any-return]

@@ -1,0 +1,207 @@
+"""The logical job, its payload and its finished steps."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from django.db import models
+from django.db.models import F, Q
+
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.states import Alone, DeadReason, ErrorClass, JobState, Resolution
+from django_jobs.models.fields import InstantField
+
+WAITING = (JobState.SCHEDULED.value, JobState.QUEUED.value, JobState.FAILED.value)
+_FINISHED = Q(state__in=[JobState.SUCCEEDED.value, JobState.CANCELLED.value]) | Q(resolution__isnull=False)
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    """What a reader asks of jobs."""
+
+    def in_state(self, *states: str) -> Self:
+        """Jobs in one of the states."""
+        return self.filter(state__in=states)
+
+    def unfinished(self) -> Self:
+        """Jobs that still need somebody: not succeeded, not cancelled, not a dead letter with a resolution."""
+        return self.exclude(_FINISHED)
+
+    def dead(self) -> Self:
+        """Dead letters that wait for a human."""
+        return self.filter(state=JobState.DEAD_LETTERED, resolution__isnull=True)
+
+    def about(self, subject: str) -> Self:
+        """Jobs about one thing, for example ``order:42``."""
+        return self.filter(subject=subject)
+
+
+class Job(models.Model):
+    """One logical unit of work, kept under its identity through all attempts, replays and code versions."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    job_type = models.CharField(max_length=200)
+    queue_name = models.CharField(max_length=100, default="default")
+    lane = models.CharField(max_length=100, default="", blank=True)
+    priority = models.SmallIntegerField(default=0)
+    tenant = models.CharField(max_length=64, default="", blank=True)
+    payload_version = models.PositiveIntegerField(default=1)
+    payload_fingerprint = models.CharField(max_length=67)
+    state = models.CharField(max_length=16, choices=[(s.value, s.value) for s in JobState])
+    revision = models.BigIntegerField(default=1)
+    generation = models.PositiveIntegerField(default=1)
+    generation_started_at = InstantField()
+    unknown_count = models.PositiveIntegerField(default=0)
+    transient_count = models.PositiveIntegerField(default=0)
+    lost_count = models.PositiveIntegerField(default=0)
+    exit_lost_count = models.PositiveIntegerField(default=0)
+    silent_lost_count = models.PositiveIntegerField(default=0)
+    free_count = models.PositiveIntegerField(default=0)
+    unchanged_count = models.PositiveIntegerField(default=0)
+    waiting_since = InstantField(null=True, blank=True)
+    isolation = models.CharField(max_length=8, default="", blank=True, choices=[(a.value, a.value) for a in Alone])
+    fence = models.BigIntegerField(default=0)
+    attempt_id = models.UUIDField(null=True, blank=True)
+    lease_owner = models.UUIDField(null=True, blank=True)
+    lease_child = models.IntegerField(null=True, blank=True)
+    lease_expires_at = InstantField(null=True, blank=True)
+    progress = models.BigIntegerField(null=True, blank=True)
+    progress_total = models.BigIntegerField(null=True, blank=True)
+    available_at = InstantField()
+    useful_until = InstantField(null=True, blank=True)
+    error_class = models.CharField(max_length=10, default="", blank=True)
+    error_type = models.CharField(max_length=200, default="", blank=True)
+    error_fingerprint = models.CharField(max_length=67, default="", blank=True)
+    dead_reason = models.CharField(max_length=16, default="", blank=True)
+    dead_at = InstantField(null=True, blank=True)
+    resolution = models.CharField(max_length=12, null=True, blank=True)  # noqa: DJ001  null means open
+    code_version = models.CharField(max_length=64, default="", blank=True)
+    owner = models.CharField(max_length=100, default="", blank=True)
+    correlation_id = models.CharField(max_length=64, default="", blank=True)
+    subject = models.CharField(max_length=200, default="", blank=True)
+    traceparent = models.CharField(max_length=64, default="", blank=True)
+    created_at = InstantField()
+    finished_at = InstantField(null=True, blank=True)
+
+    objects = JobQuerySet.as_manager()
+
+    class Meta:
+        """Constraints make impossible states unstorable; the indexes are all that a transition has to keep up."""
+
+        verbose_name = "job"
+        verbose_name_plural = "jobs"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(state__in=[state.value for state in JobState]), name="django_jobs_job_state_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(
+                    state="running",
+                    attempt_id__isnull=False,
+                    lease_owner__isnull=False,
+                    lease_child__isnull=False,
+                    lease_expires_at__isnull=False,
+                )
+                | (
+                    ~Q(state="running")
+                    & Q(
+                        attempt_id__isnull=True,
+                        lease_owner__isnull=True,
+                        lease_child__isnull=True,
+                        lease_expires_at__isnull=True,
+                    )
+                ),
+                name="django_jobs_job_leased_while_running",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="dead_lettered", dead_at__isnull=False, dead_reason__in=[r.value for r in DeadReason])
+                | (~Q(state="dead_lettered") & Q(dead_at__isnull=True, dead_reason="")),
+                name="django_jobs_job_dead_with_reason",
+            ),
+            models.CheckConstraint(
+                condition=Q(resolution__isnull=True)
+                | Q(state="dead_lettered", resolution__in=[r.value for r in Resolution]),
+                name="django_jobs_job_resolution_of_dead",
+            ),
+            models.CheckConstraint(
+                condition=(_FINISHED & Q(finished_at__isnull=False)) | (~_FINISHED & Q(finished_at__isnull=True)),
+                name="django_jobs_job_finished_when_done",
+            ),
+            models.CheckConstraint(
+                condition=Q(priority__gte=-100, priority__lte=100), name="django_jobs_job_priority_range"
+            ),
+            models.CheckConstraint(
+                condition=Q(lost_count=F("exit_lost_count") + F("silent_lost_count")), name="django_jobs_job_losses_add_up"
+            ),
+            models.CheckConstraint(
+                condition=Q(error_class__in=["", *[c.value for c in ErrorClass]]), name="django_jobs_job_error_class"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["queue_name", "lane", "-priority", "available_at", "id"],
+                condition=Q(state="queued", isolation=""),
+                name="django_jobs_job_ready",
+            ),
+            models.Index(
+                fields=["queue_name", "available_at"],
+                condition=Q(state__in=["scheduled", "failed"]),
+                name="django_jobs_job_due",
+            ),
+            models.Index(
+                fields=["available_at", "id"],
+                condition=Q(state="queued") & ~Q(isolation=""),
+                name="django_jobs_job_suspect",
+            ),
+            models.Index(
+                fields=["state", "id"],
+                condition=Q(state__in=["running", "dead_lettered"]),
+                name="django_jobs_job_held",
+            ),
+            models.Index(fields=["subject", "id"], condition=~Q(subject=""), name="django_jobs_job_subject"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_type} {self.id} ({self.state})"
+
+
+class JobPayload(models.Model):
+    """The wide and rarely read part of a job: no transition copies it."""
+
+    job = models.OneToOneField(
+        Job, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="payload", db_index=False
+    )
+    arguments = models.TextField()
+    key_scope = models.CharField(max_length=300, default="", blank=True)
+    key = models.CharField(max_length=255, default="", blank=True)
+    previous_job_id = models.UUIDField(null=True, blank=True)
+    result = models.TextField(null=True, blank=True)  # noqa: DJ001  null: no result; "null" is the result None
+    error_text = models.TextField(default="", blank=True)
+
+    class Meta:
+        """No further index: it is read by job only."""
+
+        verbose_name = "job payload"
+
+    def __str__(self) -> str:
+        return f"payload of {self.job_id}"
+
+
+class JobStep(models.Model):
+    """A finished step of a handler: it ran, and its rows committed together with this one."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    job = models.ForeignKey(Job, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="steps")
+    name = models.CharField(max_length=200)
+    result = models.TextField()
+    attempt_id = models.UUIDField()
+    fence = models.BigIntegerField()
+    created_at = InstantField()
+
+    class Meta:
+        """A step of a job exists once."""
+
+        verbose_name = "job step"
+        constraints = [models.UniqueConstraint(fields=["job", "name"], name="django_jobs_step_once")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.job_id}"

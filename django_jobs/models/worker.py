@@ -1,0 +1,34 @@
+"""A worker: one supervisor and its children."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from django_jobs.domain.ids import uuid7
+from django_jobs.models.fields import InstantField
+
+
+class Worker(models.Model):
+    """One life of one supervisor process; a restart is another worker, whatever its name."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=128)
+    host = models.CharField(max_length=255, default="", blank=True)
+    pid = models.IntegerField()
+    queues = models.TextField(default="[]")
+    job_types = models.TextField(default="[]")
+    threads = models.PositiveIntegerField(default=1)
+    processes = models.PositiveIntegerField(default=1)
+    code_version = models.CharField(max_length=64, default="", blank=True)
+    started_at = InstantField()
+    heartbeat_at = InstantField()
+    stopping_at = InstantField(null=True, blank=True)
+    stopped_at = InstantField(null=True, blank=True)
+
+    class Meta:
+        """Few rows; read whole."""
+
+        verbose_name = "worker"
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,41 @@
+"""The only writer of state.
+
+This room holds one function per transition, each of which runs one guarded statement from ``sql/``; it is entered from
+``enqueue``, ``effects``, ``worker`` and ``operate``. A fenced statement that changes no row raises.
+"""
+
+from django_jobs.store.claims import Claimed, ClaimRequest, KnownType, claim
+from django_jobs.store.endings import Failure, dead_letter, fail, release, snooze, succeed
+from django_jobs.store.leases import Held, note_refusal, refused, renew
+from django_jobs.store.losses import Abandoned, Loss, abandoned, held_by, rescue
+from django_jobs.store.new_jobs import NewJob, enqueue
+from django_jobs.store.waiting import expire, has_suspect, known_queues, next_due, promote
+
+__all__ = [
+    "Abandoned",
+    "ClaimRequest",
+    "Claimed",
+    "Failure",
+    "Held",
+    "KnownType",
+    "Loss",
+    "NewJob",
+    "abandoned",
+    "claim",
+    "dead_letter",
+    "enqueue",
+    "expire",
+    "fail",
+    "has_suspect",
+    "held_by",
+    "known_queues",
+    "next_due",
+    "note_refusal",
+    "promote",
+    "refused",
+    "release",
+    "renew",
+    "rescue",
+    "snooze",
+    "succeed",
+]

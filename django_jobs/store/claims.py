@@ -1,0 +1,184 @@
+"""Claiming: lease jobs, open their attempts, and read all that is needed to run them, in one statement."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connections
+
+from django_jobs import telemetry
+from django_jobs.domain.retry import Counters
+from django_jobs.domain.states import Alone
+from django_jobs.models import Job
+from django_jobs.store.statements import Row, joined, run
+from django_jobs.store.times import database_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownType:
+    """A job type and payload version that this worker can run, and how long it leases it."""
+
+    job_type: str
+    payload_version: int
+    lease: timedelta
+    code_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """Who claims, what it can run, and how many: one job at most per id in ``attempt_ids``.
+
+    With ``suspects`` only jobs that must run alone are claimed; ``alone`` is what the claimer can promise.
+    """
+
+    queues: Sequence[str]
+    types: Sequence[KnownType]
+    attempt_ids: Sequence[uuid.UUID]
+    worker_id: uuid.UUID
+    worker_child: int
+    worker_name: str
+    suspects: bool = False
+    alone: Alone = Alone.NO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A leased job as its attempt sees it; the counters cannot change while the lease holds."""
+
+    job_id: uuid.UUID
+    attempt_id: uuid.UUID
+    number: int
+    using: str
+    job_type: str
+    payload_version: int
+    payload_fingerprint: str
+    arguments: str | None
+    key: str
+    queue_name: str
+    priority: int
+    tenant: str
+    subject: str
+    owner: str
+    correlation_id: str
+    traceparent: str
+    generation: int
+    generation_started_at: datetime
+    useful_until: datetime | None
+    waiting_since: datetime | None
+    error_fingerprint: str
+    counters: Counters
+    isolation: str
+    alone: Alone
+    claimed_at: datetime
+    lease: timedelta
+    lease_expires_at: datetime
+
+
+def claim(request: ClaimRequest, *, using: str) -> list[Claimed]:
+    """Lease up to ``len(request.attempt_ids)`` jobs that can start now.
+
+    The ids are made by the caller, so that after a lost reply it can find out what it was given.
+    """
+    if not request.attempt_ids or not request.types or not request.queues:
+        return []
+    rows = _claim_each(request, using) if connections[using].vendor == "sqlite" else _claim_all(request, using)
+    found = [_claimed(row, request, using) for row in rows]
+    for job in found:
+        telemetry.emit("job.claim", job_id=job.job_id, attempt_id=job.attempt_id, job_type=job.job_type)
+    return found
+
+
+def _params(request: ClaimRequest) -> dict[str, Any]:
+    return {
+        "queues": list(request.queues),
+        "worker_id": request.worker_id,
+        "worker_child": request.worker_child,
+        "worker_name": request.worker_name,
+        "alone": request.alone.value,
+    }
+
+
+def _claim_all(request: ClaimRequest, using: str) -> list[Row]:
+    room = len(request.attempt_ids)
+    return run(
+        "claim",
+        {
+            **_params(request),
+            "job_types": [known.job_type for known in request.types],
+            "versions": [known.payload_version for known in request.types],
+            "leases": [known.lease.total_seconds() for known in request.types],
+            "code_versions": [known.code_version for known in request.types],
+            "attempt_ids": list(request.attempt_ids),
+            "limit": 0 if request.suspects else room,
+            "suspects": room if request.suspects else 0,
+        },
+        using=using,
+    )
+
+
+def _claim_each(request: ClaimRequest, using: str) -> list[Row]:
+    waiting = Job.objects.using(using).filter(state="queued", queue_name__in=request.queues)
+    if not waiting.filter(available_at__lte=database_now(using)).exists():
+        return []  # an idle worker must not take SQLite's only write lock
+    known = [
+        {
+            "job_type": item.job_type,
+            "payload_version": item.payload_version,
+            "lease_seconds": item.lease.total_seconds(),
+            "code_version": item.code_version,
+        }
+        for item in request.types
+    ]
+    rows: list[Row] = []
+    with joined(using):
+        for attempt_id in request.attempt_ids:
+            found = run(
+                "claim",
+                {
+                    **_params(request),
+                    "known": json.dumps(known),
+                    "attempt_id": attempt_id,
+                    "suspects": int(request.suspects),
+                },
+                using=using,
+            )
+            if not found:
+                break
+            rows += found
+    return rows
+
+
+def counters_of(row: Row) -> Counters:
+    """Read the job's counters of this generation."""
+    return Counters(
+        unknown=row["unknown_count"],
+        transient=row["transient_count"],
+        lost=row["lost_count"],
+        free=row["free_count"],
+        exit_lost=row["exit_lost_count"],
+        silent_lost=row["silent_lost_count"],
+        unchanged=row["unchanged_count"],
+    )
+
+
+def _claimed(row: Row, request: ClaimRequest, using: str) -> Claimed:
+    same = (
+        "attempt_id job_type payload_version payload_fingerprint arguments queue_name priority tenant subject owner "
+        "correlation_id traceparent generation generation_started_at useful_until waiting_since error_fingerprint "
+        "isolation claimed_at lease_expires_at"
+    )
+    return Claimed(
+        job_id=row["id"],
+        number=row["fence"],
+        using=using,
+        key=row["key"] or "",
+        counters=counters_of(row),
+        alone=request.alone,
+        lease=timedelta(seconds=row["lease_seconds"]),
+        **{name: row[name] for name in same.split()},
+    )

@@ -1,0 +1,26 @@
+-- purpose: give a job back that this worker will not finish
+-- guard: running under this attempt, and no request of it is still inside its deadline; a completing row is skipped
+-- index: primary key
+WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
+target AS MATERIALIZED (
+    SELECT j.id FROM django_jobs_job j, clock
+    WHERE j.id = %(job_id)s AND j.state = 'running' AND j.attempt_id = %(attempt_id)s
+        AND NOT EXISTS (
+            SELECT 1 FROM django_jobs_sideeffect e JOIN django_jobs_send s ON s.effect_id = e.id
+            WHERE e.job_id = j.id AND s.attempt_id = %(attempt_id)s AND s.outcome IS NULL AND s.deadline_at > clock.now)
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+),
+released AS (
+    UPDATE django_jobs_job j
+    SET state = 'queued', revision = j.revision + 1, free_count = j.free_count + 1,
+        attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL
+    FROM target, clock
+    WHERE j.id = target.id
+    RETURNING j.id, clock.now AS finished_at
+),
+closed AS (
+    UPDATE django_jobs_attempt a
+    SET outcome = 'released', finished_at = released.finished_at, message = %(message)s
+    FROM released WHERE a.id = %(attempt_id)s
+)
+SELECT * FROM released

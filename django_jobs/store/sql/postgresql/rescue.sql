@@ -1,0 +1,38 @@
+-- purpose: take a job back from a holder that is proved gone
+-- guard: running under this attempt, and the proof still holds; a row that is being completed right now is skipped
+-- index: primary key
+WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
+target AS MATERIALIZED (
+    SELECT j.id FROM django_jobs_job j, clock
+    WHERE j.id = %(job_id)s AND j.state = 'running' AND j.attempt_id = %(attempt_id)s
+        AND CASE %(cause)s
+            WHEN 'silent' THEN NOT EXISTS (
+                SELECT 1 FROM django_jobs_worker w
+                WHERE w.id = j.lease_owner AND w.stopped_at IS NULL
+                    AND w.heartbeat_at > clock.now - %(silent_after)s::interval)
+            WHEN 'expired' THEN j.lease_expires_at < clock.now - %(expired_patience)s::interval
+            ELSE true END
+    FOR NO KEY UPDATE OF j SKIP LOCKED
+),
+rescued AS (
+    UPDATE django_jobs_job j
+    SET state = CASE WHEN %(dead_reason)s <> '' THEN 'dead_lettered'
+            WHEN %(delay)s::interval <= interval '1 second' THEN 'queued' ELSE 'failed' END,
+        revision = j.revision + 1,
+        dead_at = CASE WHEN %(dead_reason)s <> '' THEN clock.now END, dead_reason = %(dead_reason)s,
+        available_at = CASE WHEN %(dead_reason)s <> '' THEN j.available_at ELSE clock.now + %(delay)s::interval END,
+        attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
+        unknown_count = %(unknown_count)s, transient_count = %(transient_count)s, free_count = %(free_count)s,
+        lost_count = %(lost_count)s, exit_lost_count = %(exit_lost_count)s, silent_lost_count = %(silent_lost_count)s,
+        unchanged_count = %(unchanged_count)s, isolation = %(isolation)s
+    FROM target, clock
+    WHERE j.id = target.id
+    RETURNING j.id, j.state, j.available_at, clock.now AS finished_at
+),
+closed AS (
+    UPDATE django_jobs_attempt a
+    SET outcome = 'lost', finished_at = rescued.finished_at, loss_cause = %(cause)s, exit_status = %(exit_status)s,
+        message = %(message)s
+    FROM rescued WHERE a.id = %(attempt_id)s AND a.outcome IS NULL
+)
+SELECT * FROM rescued

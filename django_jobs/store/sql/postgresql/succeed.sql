@@ -1,0 +1,28 @@
+-- purpose: record the success of an attempt
+-- guard: running under this attempt, and no effect of the job is open or, if required, rejected
+-- index: primary key
+WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
+done AS (
+    UPDATE django_jobs_job j
+    SET state = 'succeeded', revision = j.revision + 1, finished_at = clock.now,
+        attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
+        lost_count = 0, exit_lost_count = 0, silent_lost_count = 0, isolation = '', waiting_since = NULL
+    FROM clock
+    WHERE j.id = %(job_id)s AND j.state = 'running' AND j.attempt_id = %(attempt_id)s
+        AND NOT EXISTS (
+            SELECT 1 FROM django_jobs_sideeffect e
+            WHERE e.job_id = j.id
+                AND (e.state IN ('planned', 'in_flight', 'ambiguous') OR (e.state = 'rejected' AND e.required)))
+    RETURNING j.id, clock.now AS finished_at
+),
+closed AS (
+    UPDATE django_jobs_attempt a
+    SET outcome = 'succeeded', finished_at = done.finished_at,
+        over_budget = done.finished_at > a.started_at + %(budget)s::interval
+    FROM done WHERE a.id = %(attempt_id)s
+),
+stored AS (
+    UPDATE django_jobs_jobpayload p SET result = %(result)s
+    FROM done WHERE p.job_id = done.id AND %(result)s::text IS NOT NULL
+)
+SELECT * FROM done

@@ -1,0 +1,20 @@
+-- purpose: end a failed attempt and leave the job to a human
+-- guard: running under this attempt
+-- index: primary key
+UPDATE django_jobs_job
+SET state = 'dead_lettered', revision = revision + 1, dead_at = %(now)s, dead_reason = %(dead_reason)s,
+    waiting_since = NULL,
+    attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
+    unknown_count = %(unknown_count)s, transient_count = %(transient_count)s, free_count = %(free_count)s,
+    lost_count = %(lost_count)s, exit_lost_count = %(exit_lost_count)s, silent_lost_count = %(silent_lost_count)s,
+    unchanged_count = %(unchanged_count)s, isolation = %(isolation)s,
+    error_class = %(error_class)s, error_type = %(error_type)s, error_fingerprint = %(error_fingerprint)s
+WHERE id = %(job_id)s AND state = 'running' AND attempt_id = %(attempt_id)s
+RETURNING id, %(now)s AS finished_at
+-- then
+UPDATE django_jobs_attempt
+SET outcome = 'failed', finished_at = %(now)s, error_class = %(error_class)s, error_type = %(error_type)s, error_fingerprint = %(error_fingerprint)s,
+    message = %(message)s, traceback = %(traceback)s, over_budget = %(now)s > django_jobs_add(started_at, %(budget)s)
+WHERE id = %(attempt_id)s
+-- then
+UPDATE django_jobs_jobpayload SET error_text = %(message)s WHERE job_id = %(job_id)s

@@ -1,0 +1,129 @@
+"""Statements from files: load, adapt, run, and give rows the same Python types on every database."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_jobs import clock
+from django_jobs.models.fields import as_instant, from_text, to_text
+
+Row = dict[str, Any]
+THEN = "\n-- then\n"
+
+
+@cache
+def load(vendor: str, name: str) -> tuple[str, ...]:
+    """Read ``sql/<vendor>/<name>.sql``; SQLite files may hold several statements, parted by ``-- then``."""
+    text = resources.files("django_jobs.store").joinpath("sql", vendor, f"{name}.sql").read_text(encoding="utf-8")
+    return tuple(text.split(THEN))
+
+
+def names(vendor: str) -> set[str]:
+    """Return the names of all statements written for ``vendor``."""
+    folder = resources.files("django_jobs.store").joinpath("sql", vendor)
+    return {item.name.removesuffix(".sql") for item in folder.iterdir() if item.name.endswith(".sql")}
+
+
+def run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
+    """Run one named statement and return its rows.
+
+    On PostgreSQL a transition is one statement. On SQLite it is several in one transaction: when the first one has a
+    RETURNING clause and returns nothing, its guard failed and the rest is not run.
+    """
+    connection = connections[using]
+    statements = load(connection.vendor, name)
+    if connection.vendor == "postgresql":
+        return _execute(connection, statements[0], {"now": clock.injected(), **params})
+    _prepare_sqlite(connection)
+    given = {key: _to_sqlite(value) for key, value in {"now": clock.now(), **params}.items()}
+    if len(statements) == 1:
+        return _execute(connection, statements[0], given)
+    with joined(using):
+        return _run_in_turn(connection, statements, given)
+
+
+def _run_in_turn(connection: BaseDatabaseWrapper, statements: Sequence[str], given: dict[str, Any]) -> list[Row]:
+    rows: list[Row] = []
+    for place, text in enumerate(statements):
+        found = _execute(connection, text, given)
+        if place == 0 and "RETURNING" in text:
+            if not found:
+                return []
+            given = {**given, "row_id": _to_sqlite(found[0]["id"])}
+        rows = found or rows
+    return rows
+
+
+@contextlib.contextmanager
+def joined(using: str) -> Iterator[None]:
+    """Run inside the transaction that is open, or in one of its own; never adds a savepoint to a caller's transaction."""
+    if connections[using].in_atomic_block:
+        yield
+    else:
+        with transaction.atomic(using=using):
+            yield
+
+
+def _execute(connection: BaseDatabaseWrapper, text: str, params: Mapping[str, Any]) -> list[Row]:
+    with connection.cursor() as cursor:
+        cursor.execute(text, params)
+        if cursor.description is None:
+            return []
+        columns = [column[0] for column in cursor.description]
+        return [
+            {key: _from_database(key, value, connection) for key, value in zip(columns, row, strict=True)}
+            for row in cursor.fetchall()
+        ]
+
+
+def _from_database(column: str, value: Any, connection: BaseDatabaseWrapper) -> Any:
+    if value is None:
+        return None
+    if column.endswith(("_at", "_until", "_since")) or column == "now":
+        return as_instant(value, connection)
+    if isinstance(value, str) and (column in {"id", "lease_owner"} or column.endswith("_id")):
+        return _as_uuid(value)
+    return value
+
+
+def _as_uuid(value: str) -> Any:
+    try:
+        return uuid.UUID(value)
+    except ValueError:
+        return value  # correlation_id and the like are plain text
+
+
+def _to_sqlite(value: Any) -> Any:
+    if isinstance(value, uuid.UUID):
+        return value.hex
+    if isinstance(value, datetime):
+        return to_text(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, list | tuple):
+        return json.dumps([_to_sqlite(item) for item in value])
+    return value
+
+
+def _prepare_sqlite(connection: BaseDatabaseWrapper) -> None:
+    connection.ensure_connection()
+    raw = connection.connection
+    if getattr(connection, "_django_jobs_prepared", None) is not raw:
+        raw.create_function("django_jobs_add", 2, _add, deterministic=True)
+        connection._django_jobs_prepared = raw  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _add(text: str | None, seconds: float | None) -> str | None:
+    if text is None or seconds is None:
+        return None
+    return to_text(from_text(text) + timedelta(seconds=seconds))

@@ -1,0 +1,62 @@
+"""Rows of workers: register, beat, stop."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django_jobs.models import Worker
+from django_jobs.store.times import database_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord:
+    """What a worker tells about itself when it starts."""
+
+    worker_id: uuid.UUID
+    name: str
+    host: str
+    pid: int
+    queues: Sequence[str]
+    job_types: Sequence[str]
+    threads: int
+    processes: int
+    code_version: str
+
+
+def register(record: WorkerRecord, *, using: str) -> None:
+    """Announce a worker and what it can run; the first heartbeat."""
+    now = database_now(using)
+    Worker.objects.using(using).update_or_create(
+        id=record.worker_id,
+        defaults={
+            "name": record.name[:128],
+            "host": record.host[:255],
+            "pid": record.pid,
+            "queues": json.dumps(list(record.queues)),
+            "job_types": json.dumps(list(record.job_types)),
+            "threads": record.threads,
+            "processes": record.processes,
+            "code_version": record.code_version[:64],
+            "started_at": now,
+            "heartbeat_at": now,
+        },
+    )
+
+
+def beat(worker_id: uuid.UUID, *, using: str) -> bool:
+    """Say that the worker lives; False when its row is gone and it must register again."""
+    rows = Worker.objects.using(using).filter(pk=worker_id).update(heartbeat_at=database_now(using))
+    return rows == 1
+
+
+def note_stopping(worker_id: uuid.UUID, *, using: str) -> None:
+    """Record that the worker takes no more jobs."""
+    Worker.objects.using(using).filter(pk=worker_id, stopping_at__isnull=True).update(stopping_at=database_now(using))
+
+
+def note_stopped(worker_id: uuid.UUID, *, using: str) -> None:
+    """Record that the worker has ended; what it still held can be taken at once."""
+    Worker.objects.using(using).filter(pk=worker_id).update(stopped_at=database_now(using))

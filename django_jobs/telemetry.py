@@ -1,0 +1,44 @@
+"""The only door for instrumentation: rooms tell events, receivers make logs, metrics and alerts of them.
+
+An event is a dotted name (``job.succeed``, ``lease.refused``) and plain fields. A receiver that fails never harms a job:
+its error is logged once per event name and swallowed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+Receiver = Callable[[str, dict[str, object]], None]
+
+logger = logging.getLogger("django_jobs.telemetry")
+
+_receivers: list[Receiver] = []
+_failed: set[str] = set()
+_lock = threading.Lock()
+counts: Counter[str] = Counter()
+
+
+def subscribe(receiver: Receiver) -> Callable[[], None]:
+    """Call ``receiver(event, fields)`` for each event from now on; the returned function ends that."""
+    _receivers.append(receiver)
+
+    def unsubscribe() -> None:
+        _receivers.remove(receiver)
+
+    return unsubscribe
+
+
+def emit(event: str, **fields: object) -> None:
+    """Tell one event. Counts it in ``counts`` (per process) and hands it to every receiver."""
+    with _lock:
+        counts[event] += 1
+    for receiver in list(_receivers):
+        try:
+            receiver(event, fields)
+        except Exception:
+            if event not in _failed:
+                _failed.add(event)
+                logger.exception("A telemetry receiver failed on %s; later failures on it are not logged", event)

@@ -1,0 +1,140 @@
+"""One attempt while it runs: who owns it, how much time is left, and whether it may still act."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from datetime import datetime, timedelta
+
+from django_jobs import clock
+from django_jobs.conf import get_settings
+from django_jobs.define.definition import JobDefinition
+from django_jobs.domain.lease import overdue_after
+from django_jobs.exceptions import ContextClosedError, LeaseLostError
+from django_jobs.store import Claimed
+
+
+class RunningAttempt:
+    """Shared by the thread that runs the handler and the loop that watches it.
+
+    All local times are seconds of a clock that also runs while the machine sleeps, counted from before the claim was
+    sent: the local deadline is therefore never later than the database's.
+    """
+
+    def __init__(self, claimed: Claimed, definition: JobDefinition, *, asked_at: float) -> None:
+        self.claimed = claimed
+        self.definition = definition
+        self.asked_at = asked_at
+        self.progress: int | None = None
+        self.renewed_at = asked_at
+        self.completed = False
+        self.open_call_until: float | None = None
+        self._revoked = ""
+        self._closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def job_id(self) -> uuid.UUID:
+        """The job."""
+        return self.claimed.job_id
+
+    @property
+    def attempt_id(self) -> uuid.UUID:
+        """The proof of ownership."""
+        return self.claimed.attempt_id
+
+    @property
+    def number(self) -> int:
+        """The attempt's number."""
+        return self.claimed.number
+
+    @property
+    def using(self) -> str:
+        """The database alias."""
+        return self.claimed.using
+
+    @property
+    def elapsed(self) -> timedelta:
+        """Time since the claim was sent."""
+        return timedelta(seconds=clock.boot_seconds() - self.asked_at)
+
+    @property
+    def remaining(self) -> timedelta:
+        """What is left of the budget, counted from the claim or the last renewal; never below zero."""
+        terms = self.definition.terms
+        spent = timedelta(seconds=clock.boot_seconds() - self.renewed_at)
+        return max(timedelta(0), min(terms.budget - spent, terms.max_runtime - self.elapsed))
+
+    @property
+    def lease_remaining(self) -> timedelta:
+        """What is left of the lease; never below zero."""
+        terms = self.definition.terms
+        spent = timedelta(seconds=clock.boot_seconds() - self.renewed_at)
+        return max(timedelta(0), min(terms.lease - spent, terms.max_runtime - self.elapsed))
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the handler has run so long that its lease is about to end."""
+        renewed = timedelta(seconds=self.renewed_at - self.asked_at)
+        return self.elapsed >= overdue_after(self.definition.terms, renewed=renewed)
+
+    @property
+    def ends_at(self) -> datetime:
+        """When the total run time is over, on the database's clock."""
+        return self.claimed.claimed_at + self.definition.terms.max_runtime
+
+    @property
+    def database_time(self) -> datetime:
+        """The database's time by this process's reckoning: good for ages, never for a decision about the lease."""
+        return clock.injected() or self.claimed.claimed_at + self.elapsed
+
+    @property
+    def age(self) -> timedelta:
+        """Time since this generation of the job could first run."""
+        return self.database_time - self.claimed.generation_started_at
+
+    @property
+    def useful_left(self) -> timedelta | None:
+        """Time until the job is worth nothing."""
+        until = self.claimed.useful_until
+        return None if until is None else until - self.database_time
+
+    @property
+    def revoked(self) -> str:
+        """Why the worker took the attempt back from its handler; empty while it did not."""
+        return self._revoked
+
+    def revoke(self, why: str) -> None:
+        """Stop the handler from acting: its context refuses further use."""
+        with self._lock:
+            self._revoked = self._revoked or why
+
+    def close(self) -> None:
+        """End the attempt: code that the handler left running cannot act any more."""
+        with self._lock:
+            self._closed = True
+
+    def check_open(self) -> None:
+        """Refuse an act after the end.
+
+        Raises:
+            LeaseLostError: The worker took the attempt back.
+            ContextClosedError: The attempt has ended.
+        """
+        with self._lock:
+            if self._revoked:
+                msg = f"Attempt {self.number} of job {self.job_id} was taken back: {self._revoked}."
+                raise LeaseLostError(msg)
+            if self._closed:
+                msg = f"Attempt {self.number} of job {self.job_id} has ended; its context cannot be used any more."
+                raise ContextClosedError(msg)
+
+    @property
+    def has_open_call(self) -> bool:
+        """Whether a request to a provider may still be written or answered."""
+        until = self.open_call_until
+        return until is not None and clock.boot_seconds() < until
+
+    def call_limit(self) -> timedelta:
+        """Return the longest time that one call may take."""
+        return get_settings().max_call

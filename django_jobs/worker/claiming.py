@@ -1,0 +1,120 @@
+"""What a child may claim now: known types, room, and jobs that must run alone."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+
+from django_jobs import clock
+from django_jobs.define import registry
+from django_jobs.define.definition import JobDefinition
+from django_jobs.domain.states import Alone
+from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, has_suspect, known_queues, promote
+from django_jobs.store.completion import given
+from django_jobs.store.endings import release
+from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.config import WorkerConfig
+
+logger = logging.getLogger("django_jobs.worker")
+
+LOOK_FOR_SUSPECTS_EVERY = 1.0  # seconds
+
+
+class Claimer:
+    """Claims for one child. Keeps what it asked for, so that a lost reply cannot lose a job."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self._definitions: dict[tuple[str, int], JobDefinition] = {}
+        self._types: list[KnownType] = []
+        self._doubtful: list[uuid.UUID] = []
+        self._queues: list[str] = list(config.queues)
+        self._looked_at_queues = float("-inf")
+        self._looked_for_suspects = float("-inf")
+        self._promoted = float("-inf")
+        self._suspect_waits = False
+        self.refresh_types()
+
+    def refresh_types(self) -> None:
+        """Read the registry: every stored name, also older ones, at its payload version."""
+        for name, definition in registry.definitions():
+            self._definitions[(name, definition.options.version)] = definition
+        self._types = [
+            KnownType(
+                job_type=name,
+                payload_version=version,
+                lease=definition.terms.lease,
+                code_version=definition.code_version()[:64],
+            )
+            for (name, version), definition in self._definitions.items()
+        ]
+
+    def queues(self) -> Sequence[str]:
+        """Return the queues to serve; without a choice, all that are declared or in which something waits."""
+        if self.config.queues:
+            return self._queues
+        now = clock.boot_seconds()
+        if now - self._looked_at_queues >= self.config.poll:
+            declared = {definition.options.queue_name for definition in self._definitions.values()}
+            self._queues = sorted(declared | set(known_queues(using=self.config.database)))
+            self._looked_at_queues = now
+        return self._queues
+
+    def take(self, free: int, running: int) -> list[RunningAttempt]:
+        """Claim what may start beside what runs; at most ``free`` attempts."""
+        self._settle_doubtful()
+        self._promote()
+        if self._suspects_due():
+            if running == 0:
+                alone = Alone.WORKER if self.config.processes == 1 else Alone.CHILD
+                found = self._claim(1, suspects=True, alone=alone)
+                if found:
+                    return found
+                self._suspect_waits = False
+            elif self.config.slot == 0:
+                return []  # one child of the worker makes room for the suspect; the others go on
+        return self._claim(free)
+
+    def _suspects_due(self) -> bool:
+        now = clock.boot_seconds()
+        if now - self._looked_for_suspects >= LOOK_FOR_SUSPECTS_EVERY or self._suspect_waits:
+            self._suspect_waits = has_suspect(self.queues(), using=self.config.database)
+            self._looked_for_suspects = now
+        return self._suspect_waits
+
+    def _promote(self) -> None:
+        now = clock.boot_seconds()
+        if now - self._promoted >= min(self.config.poll, 1.0):
+            promote(self.queues(), using=self.config.database)
+            self._promoted = now
+
+    def _claim(self, room: int, *, suspects: bool = False, alone: Alone = Alone.NO) -> list[RunningAttempt]:
+        request = ClaimRequest(
+            queues=self.queues(),
+            types=self._types,
+            attempt_ids=[uuid.uuid4() for _ in range(room)],
+            worker_id=self.config.uuid,
+            worker_child=self.config.child,
+            worker_name=self.config.name[:128],
+            suspects=suspects,
+            alone=alone,
+        )
+        asked_at = clock.boot_seconds()
+        self._doubtful = list(request.attempt_ids)
+        claimed = claim(request, using=self.config.database)
+        self._doubtful = []
+        return [self._running(job, asked_at) for job in claimed]
+
+    def _running(self, job: Claimed, asked_at: float) -> RunningAttempt:
+        definition = self._definitions[(job.job_type, job.payload_version)]
+        return RunningAttempt(job, definition, asked_at=asked_at)
+
+    def _settle_doubtful(self) -> None:
+        """Give back what a claim may have given although its reply was lost."""
+        if not self._doubtful:
+            return
+        for held in given(self._doubtful, using=self.config.database):
+            logger.warning("The reply to the claim of job %s was lost; giving it back", held.job_id)
+            release(held, message="The reply to the claim was lost, so the job was given back.")
+        self._doubtful = []

@@ -1,0 +1,51 @@
+"""How one worker was started; travels from the supervisor to its children as JSON."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """Times are in seconds here, because this crosses a process border."""
+
+    worker_id: str
+    name: str
+    database: str
+    queues: tuple[str, ...]  # empty: every queue in which something waits or for which a type is declared
+    threads: int
+    processes: int
+    grace: float
+    poll: float
+    drain: bool = False
+    child: int = 0  # number of the child process, counted up over the worker's life
+    slot: int = 0  # place of the child, 0 … processes - 1; a replacement takes its predecessor's
+    parent_pipe: int = -1  # closed by the parent's death
+
+    @property
+    def uuid(self) -> uuid.UUID:
+        """The worker's id."""
+        return uuid.UUID(self.worker_id)
+
+    @property
+    def grace_time(self) -> timedelta:
+        """How long a stop waits for running handlers."""
+        return timedelta(seconds=self.grace)
+
+    def to_json(self) -> str:
+        """Write for the command line of a child."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> WorkerConfig:
+        """Read what :meth:`to_json` wrote."""
+        values = json.loads(text)
+        values["queues"] = tuple(values["queues"])
+        return cls(**values)
+
+    def for_child(self, *, child: int, slot: int, parent_pipe: int) -> WorkerConfig:
+        """Return the configuration of one child."""
+        return replace(self, child=child, slot=slot, parent_pipe=parent_pipe)

@@ -1,0 +1,226 @@
+"""What a handler holds: its effects, its completion, its steps and its progress."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.db import connections, transaction
+
+from django_jobs import clock
+from django_jobs.conf import get_settings
+from django_jobs.domain.effects import Confirmed
+from django_jobs.domain.identity import canonical, check_name
+from django_jobs.domain.lease import may_renew
+from django_jobs.effects.record import perform
+from django_jobs.enqueue.inside import InsideJob, in_transaction
+from django_jobs.exceptions import CommitLostError, DefinitionError, EffectError, LeaseLostError, PayloadError
+from django_jobs.store import renew, succeed
+from django_jobs.store.completion import finished_step, lock_for_completion, read_back, remember_step
+from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.connection import LOST, drop
+from django_jobs.worker.patience import patiently
+
+T = TypeVar("T")
+
+
+class Completion:
+    """What ``complete()`` yields; ``result`` is stored with the success."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+
+
+def encode_result(value: Any, job_type: str) -> str | None:
+    """Write a handler's result as canonical JSON; None for no result.
+
+    Raises:
+        PayloadError: It cannot be stored.
+    """
+    if value is None:
+        return None
+    try:
+        return canonical(value, max_bytes=get_settings().result_max_bytes)
+    except PayloadError as error:
+        msg = f"The result of {job_type} cannot be stored: {error}"
+        raise PayloadError(msg) from error
+
+
+class JobContext:
+    """The handler's side of one attempt. It refuses further use once the attempt has ended."""
+
+    def __init__(self, attempt: RunningAttempt, inside: InsideJob) -> None:
+        self._attempt = attempt
+        self._inside = inside
+
+    @property
+    def job_id(self) -> uuid.UUID:
+        """The job's id: the same over all attempts and replays."""
+        return self._attempt.job_id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return self._attempt.number
+
+    @property
+    def key(self) -> str:
+        """The job's idempotency key; empty without one."""
+        return self._attempt.claimed.key
+
+    @property
+    def remaining(self) -> timedelta:
+        """What is left of the budget."""
+        return self._attempt.remaining
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether this attempt was taken back, so that going on is pointless."""
+        return bool(self._attempt.revoked)
+
+    def effect(
+        self,
+        name: str,
+        operation: Any,
+        *,
+        key: str | None = None,
+        required: bool = True,
+        on_ambiguous: str = "review",
+        **request: Any,
+    ) -> Confirmed:
+        """Do something to the world at most once: recorded before, reconciled after a crash, never sent twice blindly.
+
+        Args:
+            name: What the effect is called within the job.
+            operation: A function with ``@effect``, or an object with the adapter's methods.
+            key: What the effect means to the business, for example ``order:7``; default: the job's id.
+            required: Whether the job may not succeed when the provider refuses.
+            on_ambiguous: What to do when nobody can say whether it was applied: "review", "resend" or "accept".
+            **request: The operation's arguments.
+
+        Returns:
+            The confirmed outcome, also one of an earlier attempt.
+
+        Raises:
+            EffectRejected: The provider refused; known not applied.
+            EffectUncertain: Not known yet; let it pass, and the next attempt asks first.
+            EffectNeedsReviewError: Only a human can find out.
+        """
+        self._attempt.check_open()
+        if self._inside.commits_with_success or in_transaction(connections[self._attempt.using]):
+            msg = (
+                f"The effect {name!r} is asked for inside a transaction; a rollback would forget that it was sent. Ask "
+                "before complete(), step() or atomic()."
+            )
+            raise EffectError(msg)
+        return perform(
+            self._attempt, name, operation, key=key, required=required, on_ambiguous=on_ambiguous, request=request
+        )
+
+    @contextmanager
+    def complete(self) -> Iterator[Completion]:
+        """Open the one transaction in which business rows, events and the success of the job commit together.
+
+        Raises:
+            LeaseLostError: The job belongs to somebody else by now; nothing was written.
+            CommitLostError: The reply to COMMIT was lost, and it did not happen.
+            EffectsOpenError: The outcome of an effect is open.
+        """
+        done = Completion()
+        with self._own_transaction("complete"):
+            yield done
+            succeed(
+                self._attempt,
+                result=encode_result(done.result, self._attempt.claimed.job_type),
+                budget=self._attempt.definition.terms.budget,
+            )
+        self._attempt.completed = True
+
+    def step(self, name: str, function: Callable[[], T]) -> T:
+        """Run ``function`` in a transaction with a record that it ran; on a later attempt its stored result is returned.
+
+        Returns:
+            The result, as JSON gives it back.
+
+        Raises:
+            LeaseLostError: The job belongs to somebody else by now; nothing was written.
+        """
+        check_name(name, what="step name", limit=200)
+        self._attempt.check_open()
+        stored = finished_step(self._attempt, name)
+        if stored is None:
+            with self._own_transaction("step", proof=name):
+                stored = finished_step(self._attempt, name)
+                if stored is None:
+                    stored = encode_result(function(), f"step {name}") or "null"
+                    remember_step(self._attempt, name, stored)
+        result: T = json.loads(stored)
+        return result
+
+    def progress(self, value: int, total: int | None = None) -> None:
+        """Tell measurable progress: a number that grows renews the lease, at most four times per lease.
+
+        Raises:
+            LeaseLostError: The job belongs to somebody else by now.
+        """
+        self._attempt.check_open()
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+            msg = f"progress() takes a whole number from 0 on that grows, not {value!r}."
+            raise DefinitionError(msg)
+        attempt = self._attempt
+        grown = may_renew(attempt.progress, value)
+        early = clock.boot_seconds() - attempt.renewed_at < attempt.definition.terms.progress_interval.total_seconds()
+        if not grown or self._inside.commits_with_success or (early and attempt.progress is not None):
+            return
+        asked = clock.boot_seconds()
+        try:
+            renew(attempt, progress=value, total=total, lease=attempt.definition.terms.lease, ends_at=attempt.ends_at)
+        except LOST:  # not renewed; the lease still holds, and the next growth tries again
+            drop(attempt.using)
+            return
+        attempt.progress, attempt.renewed_at = value, asked
+
+    @contextmanager
+    def _own_transaction(self, operation: str, *, proof: str | None = None) -> Iterator[None]:
+        attempt, inside = self._attempt, self._inside
+        attempt.check_open()
+        if in_transaction(connections[attempt.using]):
+            msg = f"{operation}() opens the outermost transaction itself; call it outside of atomic()."
+            raise DefinitionError(msg)
+        committing = False
+        try:
+            with transaction.atomic(using=attempt.using):
+                lock_for_completion(attempt, idle=attempt.lease_remaining, operation=operation)
+                inside.commits_with_success = True
+                yield
+                committing = True
+        except LOST as error:
+            if not committing:
+                raise
+            drop(attempt.using)
+            if not settle_commit(attempt, proof):
+                msg = f"The reply to the COMMIT of {operation}() was lost, and the database shows that it did not happen."
+                raise CommitLostError(msg) from error
+        finally:
+            inside.commits_with_success = False
+
+
+def settle_commit(attempt: RunningAttempt, proof: str | None = None) -> bool:
+    """Find out whether a COMMIT without a reply happened: of the success, or of the step named ``proof``.
+
+    Raises:
+        LeaseLostError: The job belongs to somebody else by now.
+    """
+    truth = patiently(attempt, lambda: read_back(attempt))
+    if proof is not None and patiently(attempt, lambda: finished_step(attempt, proof)) is not None:
+        return True
+    if truth.outcome == "succeeded":
+        return True
+    if truth.owns:
+        return False
+    msg = f"Attempt {attempt.number} of job {attempt.job_id} no longer owns the job."
+    raise LeaseLostError(msg)

@@ -1,0 +1,152 @@
+"""How an attempt's end is recorded: which transition an error asks for, and certainty that it was written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django_jobs import telemetry
+from django_jobs.conf import get_settings
+from django_jobs.domain.errors import classify, describe
+from django_jobs.domain.poison import cleared
+from django_jobs.domain.redaction import Redactor
+from django_jobs.domain.retry import (
+    DeadLetter,
+    after_failure,
+    after_free_move,
+    after_wait,
+    count_failure,
+    count_free,
+)
+from django_jobs.domain.states import DeadReason, ErrorClass
+from django_jobs.exceptions import EffectsOpenError, EffectUncertain, LeaseLostError, Snooze
+from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
+from django_jobs.store.completion import read_back
+from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.connection import LOST, drop
+from django_jobs.worker.patience import patiently, pauses, stopping
+
+logger = logging.getLogger("django_jobs.worker")
+
+
+def settled(attempt: RunningAttempt, action: Callable[[], object]) -> None:
+    """Run a one-statement ending until it is known to be written: by us now, or by us before a reply was lost.
+
+    Raises:
+        LeaseLostError: The job belongs to somebody else.
+    """
+    following = pauses()
+    while True:
+        try:
+            action()
+        except LOST as error:
+            drop(attempt.using)
+            logger.warning("The reply to an ending was lost (%s); reading back", type(error).__name__)
+        else:
+            return
+        truth = patiently(attempt, lambda: read_back(attempt))
+        if truth.outcome is not None and truth.outcome != "lost":
+            return
+        if not truth.owns:
+            msg = f"Attempt {attempt.number} of job {attempt.job_id} no longer owns the job."
+            raise LeaseLostError(msg)
+        if stopping.wait(following()):
+            return
+
+
+def record_success(attempt: RunningAttempt, result: str | None) -> None:
+    """Record the success of a handler that committed its rows itself."""
+    settled(attempt, lambda: succeed(attempt, result=result, budget=attempt.definition.terms.budget))
+
+
+def record_error(attempt: RunningAttempt, error: BaseException) -> None:
+    """Record what an exception asks for: a retry, a snooze or a dead letter."""
+    if isinstance(error, EffectUncertain):
+        _wait_for_evidence(attempt, error)
+    elif isinstance(error, Snooze):
+        _snooze(attempt, error)
+    else:
+        record_failure(attempt, error)
+
+
+def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
+    now = attempt.database_time
+    since = attempt.claimed.waiting_since or now
+    policy = attempt.definition.retry
+    delay = max(timedelta(seconds=0), error.retry_at - now) if isinstance(error.retry_at, datetime) else policy.base
+    if isinstance(after_wait(policy, waited=now - since, delay=delay), DeadLetter):
+        _dead_letter(attempt, error, ErrorClass.UNKNOWN, DeadReason.EFFECT_OPEN)
+        return
+    counters = cleared(attempt.claimed.counters)
+    settled(
+        attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=str(error), for_evidence=True)
+    )
+
+
+def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
+    counters = count_free(cleared(attempt.claimed.counters))
+    following = after_free_move(
+        attempt.definition.retry,
+        counters=counters,
+        age=attempt.age,
+        delay=error.delay,
+        useful_left=attempt.useful_left,
+    )
+    if isinstance(following, DeadLetter):
+        _dead_letter(attempt, error, ErrorClass.UNKNOWN, following.reason)
+        return
+    settled(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=str(error)))
+
+
+def record_failure(attempt: RunningAttempt, error: BaseException) -> None:
+    """Class the error, charge its budget, and schedule the next attempt or leave the job to a human."""
+    policy = attempt.definition.retry
+    verdict = classify(error, policy)
+    record = describe(error, redact=Redactor(names=get_settings().redact).text, limit=get_settings().error_max_bytes)
+    counters = count_failure(
+        attempt.claimed.counters, verdict.error_class, same=record.fingerprint == attempt.claimed.error_fingerprint
+    )
+    following = after_failure(
+        policy,
+        error_class=verdict.error_class,
+        counters=counters,
+        age=attempt.age,
+        retry_after=verdict.retry_after,
+        useful_left=attempt.useful_left,
+        dead_reason=verdict.dead_reason,
+    )
+    failure = Failure(error=record, error_class=verdict.error_class, counters=counters)
+    budget = attempt.definition.terms.budget
+    if isinstance(following, DeadLetter):
+        reason = following.reason
+        if isinstance(error, EffectsOpenError) and reason is not DeadReason.EXPIRED:
+            reason = DeadReason.EFFECT_OPEN
+        settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
+        _alert(attempt, f"dead letter: {reason.value}", record.message)
+        return
+    settled(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
+    if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
+        _alert(attempt, "first unknown failure of its kind", record.message)
+
+
+def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: ErrorClass, reason: DeadReason) -> None:
+    record = describe(error, redact=Redactor(names=get_settings().redact).text, limit=get_settings().error_max_bytes)
+    failure = Failure(error=record, error_class=error_class, counters=replace(attempt.claimed.counters))
+    budget = attempt.definition.terms.budget
+    settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
+    _alert(attempt, f"dead letter: {reason.value}", record.message)
+
+
+def _alert(attempt: RunningAttempt, reason: str, message: str) -> None:
+    telemetry.emit(
+        "owner.alert",
+        reason=reason,
+        job_id=attempt.job_id,
+        job_type=attempt.claimed.job_type,
+        owner=attempt.claimed.owner,
+        message=message,
+    )
+
+

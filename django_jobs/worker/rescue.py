@@ -1,0 +1,84 @@
+"""Judging losses: what follows a lost attempt, by the rules of its job type."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterable
+from datetime import timedelta
+
+from django_jobs import telemetry
+from django_jobs.define import registry
+from django_jobs.domain.poison import after_loss, count_loss
+from django_jobs.domain.retry import DeadLetter, RetryPolicy
+from django_jobs.domain.states import LossCause
+from django_jobs.store import Abandoned, Loss, rescue
+
+logger = logging.getLogger("django_jobs.worker")
+
+_DEFAULT = RetryPolicy()
+
+
+def judge(found: Abandoned, *, exit_status: int | None = None) -> Loss:
+    """Decide what follows the loss of one attempt."""
+    definition = registry.find(found.job_type)
+    policy = definition.retry if definition else _DEFAULT
+    counters = count_loss(found.counters, found.cause)
+    following = after_loss(
+        policy,
+        cause=found.cause,
+        alone=found.alone,
+        counters=counters,
+        age=found.age,
+        useful_left=found.useful_left,
+    )
+    dead = isinstance(following, DeadLetter)
+    return Loss(
+        cause=found.cause,
+        counters=counters,
+        delay=timedelta(0) if isinstance(following, DeadLetter) else following.delay,
+        dead_reason=following.reason if isinstance(following, DeadLetter) else None,
+        exit_status=exit_status,
+        message=describe_loss(found.cause, exit_status) + (" The job was dead-lettered." if dead else ""),
+    )
+
+
+def describe_loss(cause: LossCause, exit_status: int | None) -> str:
+    """Say in plain English what proved the loss; its outcome was never observed and it may have succeeded."""
+    if cause is LossCause.EXIT:
+        how = _exit_text(exit_status)
+    elif cause is LossCause.SILENT:
+        how = "its worker stopped saying that it lives"
+    else:
+        how = "its lease was over and it had not finished"
+    return f"Never observed, and it may have succeeded: {how}."
+
+
+def _exit_text(status: int | None) -> str:
+    if status is None:
+        return "its process ended"
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"its process was ended by {name}"
+    return f"its process exited with code {status}"
+
+
+def take_back(found: Iterable[Abandoned], *, exit_status: int | None = None) -> list[Abandoned]:
+    """Rescue each; returns those that could not be taken because their row is being completed or has moved on."""
+    left = []
+    for item in found:
+        loss = judge(item, exit_status=exit_status)
+        if not rescue(item, loss=loss):
+            left.append(item)
+            continue
+        logger.warning(
+            "Attempt %s of job %s was lost: %s", item.number, item.job_id, loss.message, extra={"event": "job.rescue"}
+        )
+        if loss.dead_reason is not None:
+            telemetry.emit(
+                "owner.alert", reason=f"dead letter: {loss.dead_reason.value}", job_id=item.job_id, owner=item.owner
+            )
+    return left
