@@ -25,7 +25,7 @@ class _Generator:
         self._counter = 0
 
     def next(self, now: int) -> uuid.UUID:
-        """Return the next id at ``now`` (Unix time in milliseconds); a clock that went back is waited out in the counter."""
+        """Return the next id at ``now`` (Unix milliseconds); while the clock is behind, only the counter rises."""
         fresh, tail = _random_start(), int.from_bytes(os.urandom(_TAIL_BITS // 8), "big")
         with self._lock:
             if now > self._millisecond:
