@@ -60,7 +60,7 @@ class LeaseTerms:
 
     @property
     def overdue_margin(self) -> timedelta:
-        """How long before its lease ends an attempt is overdue; never more than the cleanup, so the budget stays whole."""
+        """How long before its lease ends an attempt is overdue: at most the cleanup, so the budget stays whole."""
         return min(OVERDUE_MARGIN, self.cleanup)
 
     @property
