@@ -1,0 +1,1 @@
+"""A payments provider that the shop calls over HTTP."""
