@@ -79,7 +79,8 @@ STATIC_URL = "static/"
 
 # Django's own test set-up replaces this by its in-memory backend.
 EMAIL_BACKEND = env("EMAIL_BACKEND")
-EMAIL_FILE_PATH = env("EMAIL_FILE_PATH") or None
+if env("EMAIL_FILE_PATH"):
+    EMAIL_FILE_PATH = env("EMAIL_FILE_PATH")
 DEFAULT_FROM_EMAIL = "shop@example.com"
 
 LOGGING: dict[str, Any] = {

@@ -16,9 +16,7 @@ from pytest_django import DjangoDbBlocker
 
 from tests.clusters import Binaries, Cluster, find_binaries
 from tests.databases import VENDORS, Server, Servers
-from tests.plugin import NO_POSTGRES, POSTGRES
-
-WITHOUT_POSTGRES = "needs PostgreSQL, and --without-postgres was given"
+from tests.plugin import NO_POSTGRES, POSTGRES, left_out
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -30,10 +28,13 @@ def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every database test once on each database."""
-    if "server" in metafunc.fixturenames:
-        vendors = [_parameter(vendor, metafunc) for vendor in VENDORS if _may_run_on(vendor, metafunc.definition)]
-        metafunc.parametrize("server", vendors, indirect=True, scope="session")
+    """Run every database test once on each database of this run."""
+    if "server" not in metafunc.fixturenames:
+        return
+    wanted = [vendor for vendor in VENDORS if _may_run_on(vendor, metafunc.definition)]
+    vendors = [vendor for vendor in wanted if vendor not in left_out(metafunc.config)]
+    # A test with no database left is shown as skipped: it must not vanish.
+    metafunc.parametrize("server", vendors or [_skipped(vendor) for vendor in wanted], indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,10 +51,8 @@ def _may_run_on(vendor: str, item: pytest.Item) -> bool:
     return not only or vendor in only
 
 
-def _parameter(vendor: str, metafunc: pytest.Metafunc) -> object:
-    if vendor == "postgresql" and metafunc.config.stash[POSTGRES] is None:
-        return pytest.param(vendor, marks=pytest.mark.skip(reason=WITHOUT_POSTGRES))
-    return vendor
+def _skipped(vendor: str) -> object:
+    return pytest.param(vendor, marks=pytest.mark.skip(reason=f"runs on {vendor} alone, which was left out"))
 
 
 @pytest.fixture(scope="session")
@@ -117,8 +116,8 @@ def vendor(server: Server) -> str:
 @pytest.fixture(scope="session")
 def postgres_binaries(request: pytest.FixtureRequest) -> Binaries:
     """The server programs for tests that start a PostgreSQL of their own."""
-    if request.config.stash[POSTGRES] is None:
-        pytest.skip(WITHOUT_POSTGRES)
+    if "postgresql" in left_out(request.config):
+        pytest.skip("starts a PostgreSQL of its own, and --without-postgres was given")
     found = find_binaries()
     if not found:
         pytest.fail(NO_POSTGRES)

@@ -62,8 +62,15 @@ POSTGRES = pytest.StashKey[Postgres | None]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--without-postgres``."""
+    """Add the options that leave one of the two databases out."""
     parser.addoption("--without-postgres", action="store_true", help="run the database tests on SQLite alone")
+    parser.addoption("--without-sqlite", action="store_true", help="run the database tests on PostgreSQL alone")
+
+
+def left_out(config: pytest.Config) -> dict[str, str]:
+    """Return the databases that this run leaves out, each with the option that says so."""
+    options = {"postgresql": "--without-postgres", "sqlite": "--without-sqlite"}
+    return {vendor: option for vendor, option in options.items() if config.getoption(option)}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,14 +103,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """End with a list of what was not run and why."""
     terminalreporter.section("not run")
-    lines = list(_left_out(terminalreporter, config))
+    lines = list(_not_run(terminalreporter, config))
     for line in lines or ["nothing: every selected test ran"]:
         terminalreporter.write_line(line)
 
 
-def _left_out(reporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[str]:
-    if config.stash[POSTGRES] is None:
-        yield "all database tests on PostgreSQL: --without-postgres was given"
+def _not_run(reporter: pytest.TerminalReporter, config: pytest.Config) -> Generator[str]:
+    for vendor, option in left_out(config).items():
+        yield f"all database tests on {vendor}: {option} was given"
     deselected = len(reporter.stats.get("deselected", []))
     if deselected:
         choice = " and ".join(filter(None, (config.option.markexpr, config.option.keyword))) or "the command line"
