@@ -46,7 +46,7 @@ class LookupFailed(PaymentsError):  # noqa: N818
         self.answer = answer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A complete answer; `json` is None if the text is no JSON, header names are in lower case."""
 

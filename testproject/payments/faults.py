@@ -99,9 +99,10 @@ class FaultBook:
     def pending(self) -> dict[str, list[str]]:
         """Return the names of the faults that no request has taken yet, by order."""
         with self._lock:
-            return {
-                str(order_id): [fault.name for fault in faults] for order_id, faults in self._waiting.items() if faults
+            names = {
+                str(order_id): [fault.name.value for fault in faults] for order_id, faults in self._waiting.items()
             }
+        return {order_id: waiting for order_id, waiting in names.items() if waiting}
 
     def clear(self) -> None:
         """Forget every fault."""

@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS requests (
 CREATE TABLE IF NOT EXISTS events (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER NOT NULL, kind TEXT NOT NULL, applied_for_order INTEGER NOT NULL);
 """
-EVENT_COLUMNS = "e.seq, e.n, e.kind, r.method, r.path, r.order_id, r.key, r.fault, r.status, e.applied_for_order AS applied_for_order"
+EVENT_COLUMNS = "e.seq, e.n, e.kind, r.method, r.path, r.order_id, r.key, r.fault, r.status, e.applied_for_order"
 
 
 class Ledger:
@@ -50,7 +50,7 @@ class Ledger:
         self._closed = False
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.row_factory = sqlite3.Row
-        # NORMAL: a commit outlives a killed process, which is what this ledger promises; a power cut is not its subject.
+        # NORMAL: a commit outlives a killed process, which is all that this ledger promises; a power cut may undo it.
         self._db.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {SCHEMA}")
 
     def arrive(self, *, method: str, path: str, order_id: int | None, incoming: Incoming | None = None) -> int:

@@ -189,7 +189,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def _wait_for_end_of_stdin(stop: Callable[[], None]) -> None:
-    # os.read instead of sys.stdin: a blocked reader of sys.stdin would hold its lock against the end of the interpreter.
+    # os.read, not sys.stdin: a reader that blocks in sys.stdin holds its lock against the end of the interpreter.
     while os.read(0, 1024):
         continue
     stop()
