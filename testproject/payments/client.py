@@ -174,7 +174,7 @@ def configured_client() -> PaymentsClient:
 
 def _read(response: httpx.Response, wire: Wire) -> Answer:
     content = b""
-    for chunk in response.iter_raw():
+    for chunk in response.iter_bytes():
         content += chunk
         if wire.left() <= 0:
             raise httpx.ReadTimeout("no time left to read")
