@@ -123,6 +123,7 @@ def test_declined_card_is_recorded_and_replayed(provider, client, charge):
     assert (first.status, first.json["error"]["code"], first.replayed) == (402, "card_declined", False)
     assert (second.status, second.json, second.replayed) == (402, first.json, True)
     assert provider.applied(7) == 0
+    assert provider.wait_kind(7, "declined")["applied_for_order"] == 0
     assert [found["status"] for found in client.find(key="key-7", timeout=5)] == ["declined"]
     assert [declined["order_id"] for declined in provider.ledger()["declined"]] == [7]
     assert charge(key="key-7-again").status == 201

@@ -14,9 +14,9 @@ from testproject.payments.client import MaybeSent, NotSent, PaymentsClient
 from testproject.payments.process import PROJECT_ROOT, ProviderError, ProviderProcess
 
 STARTER = """
-import signal
+import pathlib, signal, sys
 from testproject.payments.process import ProviderProcess
-with ProviderProcess() as provider:
+with ProviderProcess(ledger=pathlib.Path(sys.argv[1])) as provider:
     print(provider.url, flush=True)
     signal.pause()
 """
@@ -98,10 +98,11 @@ def test_stopped_provider_refuses_connections(own_provider):
         send(own_provider)
 
 
-def test_provider_ends_with_its_starter():
+def test_provider_ends_with_its_starter(tmp_path):
     """A provider whose starter was killed with SIGKILL goes too."""
     environment = os.environ | {"PYTHONPATH": str(PROJECT_ROOT)}
-    with subprocess.Popen([sys.executable, "-c", STARTER], env=environment, stdout=subprocess.PIPE) as starter:
+    command = [sys.executable, "-c", STARTER, str(tmp_path / "ledger.db")]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as starter:
         port = int(starter.stdout.readline().decode().rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=5) as witness:
             starter.send_signal(signal.SIGKILL)
