@@ -204,21 +204,6 @@ def test_proxy_of_the_environment_is_ignored(monkeypatch, provider, charge):
     assert charge().status == 201
 
 
-def test_password_of_the_environment_is_ignored(monkeypatch, tmp_path):
-    """A netrc file of whoever runs the worker adds no credentials to a charge."""
-    (tmp_path / "netrc").write_text("machine provider login someone password secret")
-    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    seen: list[httpx.Request] = []
-
-    def accept(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
-        return httpx.Response(201, json={})
-
-    PaymentsClient("http://provider", transport=httpx.MockTransport(accept)).charge(**CHARGE, timeout=5)
-
-    assert ["authorization" in request.headers for request in seen] == [False]
-
-
 def test_same_charge_has_the_same_bytes(provider, charge):
     """A Decimal, however it is written, gives the bytes of its two-place text."""
     charge(amount="12.50")
