@@ -1,0 +1,99 @@
+"""Settings of the test project; every value that differs between machines comes from the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from testproject.databases import database_from_url
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env(
+    DEBUG=(bool, False),
+    SECRET_KEY=(str, "for-tests-and-the-demo-only-never-for-a-site-on-the-internet"),
+    ALLOWED_HOSTS=(list, ["localhost", "127.0.0.1", "[::1]", "testserver"]),
+    DATABASE_URL=(str, f"sqlite:///{BASE_DIR / 'demo.sqlite3'}"),
+    EMAIL_BACKEND=(str, "django.core.mail.backends.console.EmailBackend"),
+    EMAIL_FILE_PATH=(str, ""),
+    LOG_LEVEL=(str, "WARNING"),
+)
+
+DEBUG = env("DEBUG")
+SECRET_KEY = env("SECRET_KEY")
+ALLOWED_HOSTS = env("ALLOWED_HOSTS")
+ROOT_URLCONF = "testproject.urls"
+WSGI_APPLICATION = "testproject.wsgi.application"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_prometheus",
+    "django_jobs",
+    "testproject.shop",
+    "testproject.payments",
+]
+
+MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
+]
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES: dict[str, dict[str, Any]] = {"default": database_from_url(env("DATABASE_URL"))}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# A migration run must not open connections only to count migrations.
+PROMETHEUS_EXPORT_MIGRATIONS = False
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = True
+LANGUAGE_CODE = "en-us"
+STATIC_URL = "static/"
+
+# Django's own test set-up replaces this by its in-memory backend.
+EMAIL_BACKEND = env("EMAIL_BACKEND")
+if env("EMAIL_FILE_PATH"):
+    EMAIL_FILE_PATH = env("EMAIL_FILE_PATH")
+DEFAULT_FROM_EMAIL = "shop@example.com"
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "loggers": {"django_jobs": {"handlers": ["console"], "level": env("LOG_LEVEL")}},
+}
+
+DJANGO_JOBS: dict[str, Any] = {
+    "OWNERS": {
+        "billing": {"email": ["billing@example.com"]},
+        "shop": {"email": ["shop@example.com"]},
+    },
+}

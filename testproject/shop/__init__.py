@@ -1,0 +1,1 @@
+"""Orders, their jobs and the demo."""

@@ -1,0 +1,11 @@
+"""The admin, and the metrics that Prometheus reads at ``/metrics``."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("", include("django_prometheus.urls")),
+]

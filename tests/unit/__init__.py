@@ -1,0 +1,1 @@
+"""Tests of one part at a time, most of them without a database."""
