@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_jobs.define.decorators import job
-    from django_jobs.domain.effects import Confirmed, Rejected, Unknown
+    from django_jobs.domain.providers import Confirmed, Rejected, Unknown
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.outcome import EnqueueResult
     from django_jobs.worker.context import JobContext
 
 _PLACES = {
-    "Confirmed": "django_jobs.domain.effects",
+    "Confirmed": "django_jobs.domain.providers",
     "EnqueueResult": "django_jobs.enqueue.outcome",
     "JobContext": "django_jobs.worker.context",
-    "Rejected": "django_jobs.domain.effects",
+    "Rejected": "django_jobs.domain.providers",
     "RetryPolicy": "django_jobs.domain.retry",
-    "Unknown": "django_jobs.domain.effects",
+    "Unknown": "django_jobs.domain.providers",
     "effect": "django_jobs.effects.adapter",
     "job": "django_jobs.define.decorators",
 }

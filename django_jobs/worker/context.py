@@ -13,7 +13,7 @@ from django.db import connections, transaction
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
-from django_jobs.domain.effects import Confirmed
+from django_jobs.domain.providers import Confirmed
 from django_jobs.domain.identity import canonical, check_name
 from django_jobs.domain.lease import may_renew
 from django_jobs.effects.record import perform

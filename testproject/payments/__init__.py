@@ -1,6 +1,3 @@
-<<<<<<< .merge_file_vxyRbt
-"""A payments provider that the shop calls over HTTP."""
-=======
 """
 This room is the test project's payments provider: a server of its own over HTTP, and the client that talks to it.
 
@@ -8,4 +5,3 @@ This room is the test project's payments provider: a server of its own over HTTP
 `client` is what a job's effect calls. The provider keeps a ledger of what it applied, so that "charged once" is
 read from the other side of the wire and not from the database of the jobs.
 """
->>>>>>> .merge_file_MW4oeq
