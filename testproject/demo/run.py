@@ -38,7 +38,6 @@ TIMES = {
     "JOBS_REAPER_TICK": "1",
     "JOBS_EXPIRED_PATIENCE": "5",
     "JOBS_GRACE": "15",
-    "JOBS_MAX_CALL": "6",
     "JOBS_POLL": "1",
     "SHOP_CHARGE_BUDGET": "8",
     "SHOP_CHARGE_CLEANUP": "2",
