@@ -20,6 +20,7 @@ from testproject.shop.models import Order
 
 JOB_TYPES = ("shop.charge_order", "shop.note_order")
 FRESH_FILE = "demo.sqlite3"
+MEND = "Give the demo a database of its own."
 ALIVE = timedelta(seconds=60)  # a worker of another host whose last sign of life is younger may still run
 
 
@@ -30,7 +31,7 @@ def prepare(plan: Plan) -> str:
     The file demo.sqlite3 in the project's folder is made anew; of any other database only what an earlier demo wrote is
     removed. Raises DemoError if it holds anything else, or if a worker is running on it.
     """
-    path = _file()
+    path = file_of_database()
     try:
         if path is not None and path == Path(settings.BASE_DIR) / FRESH_FILE:
             _recreate(path)
@@ -45,15 +46,11 @@ def prepare(plan: Plan) -> str:
 
 def file_of_database() -> Path | None:
     """Return the SQLite file, or None on another database."""
-    return _file()
-
-
-def _file() -> Path | None:
     return Path(connection.settings_dict["NAME"]) if connection.vendor == "sqlite" else None
 
 
 def _recreate(path: Path) -> None:
-    if path.exists() and Worker._meta.db_table in connection.introspection.table_names():
+    if path.exists() and _table(Worker) in connection.introspection.table_names():
         _refuse_running_workers()
     connection.close()
     for suffix in ("", "-wal", "-shm", "-journal"):
@@ -64,13 +61,11 @@ def _refuse_strangers(plan: Plan) -> None:
     tables = set(connection.introspection.table_names())
     own = set(connection.introspection.django_table_names(include_views=False)) | {"django_migrations"}
     if strange := sorted(tables - own):
-        raise DemoError(
-            f"This database holds the table {strange[0]!r}, which is none of the demo's. Give the demo a database of its own."
-        )
-    if Job._meta.db_table in tables:
+        raise DemoError(f"This database holds the table {strange[0]!r}, which is none of the demo's. {MEND}")
+    if _table(Job) in tables:
         _refuse_running_workers()
         _refuse_jobs()
-    if Order._meta.db_table in tables:
+    if _table(Order) in tables:
         _refuse_orders(plan)
 
 
@@ -78,8 +73,8 @@ def _refuse_jobs() -> None:
     others = Job.objects.exclude(job_type__in=JOB_TYPES)
     if found := others.order_by("id").first():
         raise DemoError(
-            f"This database holds {others.count()} jobs that are not the demo's, for example {found.job_type} {found.pk}. "
-            "Give the demo a database of its own."
+            f"This database holds {others.count()} jobs that are not the demo's, "
+            f"for example {found.job_type} {found.pk}. {MEND}"
         )
 
 
@@ -87,8 +82,7 @@ def _refuse_orders(plan: Plan) -> None:
     others = Order.objects.exclude(number__in=[row.number for row in plan.rows])
     if found := others.first():
         raise DemoError(
-            f"This database holds {others.count()} orders that are not the demo's, for example {found.number}. "
-            "Give the demo a database of its own."
+            f"This database holds {others.count()} orders that are not the demo's, for example {found.number}. {MEND}"
         )
 
 
@@ -96,8 +90,8 @@ def _refuse_running_workers() -> None:
     for worker in Worker.objects.filter(stopped_at__isnull=True):
         if _runs(worker):
             raise DemoError(
-                f"Worker {worker.name} (process {worker.pid} on {worker.host}) is running on this database. Stop it, or "
-                "give the demo a database of its own."
+                f"Worker {worker.name} (process {worker.pid} on {worker.host}) is running on this database. "
+                "Stop it, or give the demo a database of its own."
             )
 
 
@@ -118,10 +112,10 @@ def _clear() -> None:
     with transaction.atomic():
         for model in apps.get_app_config("django_jobs").get_models():
             if model is not Installation and model is not Worker:
-                _rows(model).delete()
+                model._default_manager.all().delete()  # noqa: SLF001  Django documents it for all models alike
         Worker.objects.filter(name__startswith=NAME_PREFIX).delete()
         Order.objects.all().delete()
 
 
-def _rows(model: type[models.Model]) -> models.QuerySet[models.Model]:
-    return model._default_manager.all()
+def _table(model: type[models.Model]) -> str:
+    return model._meta.db_table  # noqa: SLF001  documented by Django

@@ -76,7 +76,11 @@ def _killed(killed: Killed | None, mine: Requests) -> tuple[bool, str]:
         return False, "no process was killed"
     lost = Attempt.objects.get(pk=killed.attempt_id)
     applied = [request for request in mine if request["n"] == killed.request and request["applied"]]
-    fired = bool(applied) and killed.unanswered and (lost.outcome, lost.loss_cause, lost.exit_status) == ("lost", "exit", -9)
+    fired = (
+        bool(applied)
+        and killed.unanswered
+        and (lost.outcome, lost.loss_cause, lost.exit_status) == ("lost", "exit", -9)
+    )
     return fired, (
         f"{killed.placed.order.number}: request {killed.request} was applied and its answer held; SIGKILL to process "
         f"{killed.pid} (child {killed.child} of {killed.worker}); attempt {lost.number} is {lost.outcome or 'open'}, "
@@ -103,8 +107,8 @@ def _rate_limited(placed: Placed, mine: Requests) -> tuple[bool, str]:
     waited = (_time(later[0]) - _time(limited[0])).total_seconds()
     same = "the same" if later[0]["key"] == limited[0]["key"] else "another"
     return limited[0]["status"] == 429 and waited >= RETRY_AFTER, (
-        f"{placed.order.number}: request {limited[0]['n']} got {limited[0]['status']} with Retry-After {RETRY_AFTER:g} s; "
-        f"request {later[0]['n']} came {waited:.1f} s later under {same} key; {_ending(placed)}"
+        f"{placed.order.number}: request {limited[0]['n']} got {limited[0]['status']} with Retry-After "
+        f"{RETRY_AFTER:g} s; request {later[0]['n']} came {waited:.1f} s later under {same} key; {_ending(placed)}"
     )
 
 
@@ -114,8 +118,8 @@ def _declined(placed: Placed, mine: Requests) -> tuple[bool, str]:
     fired = bool(declined) and declined[0]["status"] == 402 and placed.order.status == "declined"
     number = declined[0]["n"] if declined else "none"
     return fired, (
-        f"{placed.order.number}: card {placed.order.card}; request {number} got 402; the order is {placed.order.status} "
-        f"({placed.order.decline_reason or 'no reason'}); {_ending(placed)}"
+        f"{placed.order.number}: card {placed.order.card}; request {number} got 402; the order is "
+        f"{placed.order.status} ({placed.order.decline_reason or 'no reason'}); {_ending(placed)}"
     )
 
 
@@ -133,7 +137,10 @@ def _conflict(refusal: Refusal | None) -> tuple[bool, str]:
         return False, "no key was used with another payload"
     fired = not refusal.stored and refusal.holder == refusal.first
     answer = "was stored" if refusal.stored else "was refused with IdempotencyConflictError"
-    return fired, f"key {refusal.key} with the payload of order {refusal.other_order} {answer}, naming job {refusal.holder}"
+    return (
+        fired,
+        f"key {refusal.key} with the payload of order {refusal.other_order} {answer}, naming job {refusal.holder}",
+    )
 
 
 def _frozen(woken: Woken | None) -> tuple[bool, str]:
@@ -142,12 +149,14 @@ def _frozen(woken: Woken | None) -> tuple[bool, str]:
     frozen = woken.frozen
     late = Attempt.objects.get(pk=frozen.attempt_id)
     past = (woken.woken_at - frozen.lease_ends_at).total_seconds()
-    fired = past > 0 and late.outcome == "lost" and late.refused_count > 0 and woken.taken_over_by != frozen.worker.name
+    taken = woken.taken_over_by != frozen.worker.name
+    fired = past > 0 and taken and late.outcome == "lost" and late.refused_count > 0
+    stood_still = (woken.woken_at - frozen.frozen_at).total_seconds()
     return fired, (
-        f"{frozen.placed.order.number}: request {frozen.request} was applied; SIGSTOP to {frozen.processes} processes of "
-        f"{frozen.worker.name} for {(woken.woken_at - frozen.frozen_at).total_seconds():.1f} s, {past:.1f} s past the lease; "
-        f"attempt {late.number} is {late.outcome} ({late.loss_cause}), its late {late.refused_operation or 'write'} was "
-        f"refused {late.refused_count}×; {_ending(frozen.placed)} on {woken.taken_over_by}"
+        f"{frozen.placed.order.number}: request {frozen.request} was applied; SIGSTOP to {frozen.processes} processes "
+        f"of {frozen.worker.name} for {stood_still:.1f} s, {past:.1f} s past the lease; attempt {late.number} is "
+        f"{late.outcome} ({late.loss_cause}), its late {late.refused_operation or 'write'} was refused "
+        f"{late.refused_count}×; {_ending(frozen.placed)}"
     )
 
 
@@ -156,8 +165,8 @@ def _ending(placed: Placed) -> str:
     effect = SideEffect.objects.filter(job_id=placed.job.id).first()
     if last is None:
         return "there is no attempt"
-    known = {"reconciliation": ", which asked the provider first"}.get(effect.resolved_by if effect else "", "")
-    return f"attempt {last.number} {last.outcome or 'is open'}{known}"
+    asked = " asked the provider first and" if effect and effect.resolved_by == "reconciliation" else ""
+    return f"attempt {last.number} on {last.worker_name}{asked} {last.outcome or 'is open'}"
 
 
 def _with_fault(requests: Iterable[dict[str, Any]], fault: str) -> Requests:

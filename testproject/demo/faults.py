@@ -7,7 +7,7 @@ import signal
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,6 +24,7 @@ CALL_SECONDS = 60.0  # for the provider to hold a call, worker start included
 LOSS_SECONDS = 30.0
 TAKEOVER_SECONDS = 120.0
 REFUSAL_SECONDS = 60.0
+PAST_LEASE = timedelta(seconds=1)  # how far past its lease a worker stays frozen at least
 PROBE_SECONDS = 0.5
 FREEZES = 40
 
@@ -138,7 +139,7 @@ def freeze_worker(
 
 
 def wake_worker(provider: ProviderProcess, frozen: Frozen, patience: Patience) -> Woken:
-    """Let a frozen worker go on once its lease is over and another one has finished its job; wait for its late write."""
+    """Let a frozen worker go on once its lease is over and another one has done its job; await its late write."""
     number = frozen.placed.order.number
     successor = patience.until(
         f"another worker to finish {number} in place of the frozen {frozen.worker.name}",
@@ -147,7 +148,7 @@ def wake_worker(provider: ProviderProcess, frozen: Frozen, patience: Patience) -
     )
     patience.until(
         f"the lease of the frozen attempt on {number} to end",
-        lambda: read_now("default") > frozen.lease_ends_at,
+        lambda: read_now("default") > frozen.lease_ends_at + PAST_LEASE,
         seconds=TAKEOVER_SECONDS,
     )
     woken_at = read_now("default")

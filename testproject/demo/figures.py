@@ -57,7 +57,7 @@ def count(ledger: dict[str, Any], *, conflicts: int) -> Figures:
 
 
 def _by(column: str, model: type[Job | Attempt], **only: str) -> dict[str, int]:
-    rows = model._default_manager.filter(**only).values_list(column).annotate(Count("pk")).order_by(column)
+    rows = model.objects.filter(**only).values_list(column).annotate(Count("pk")).order_by(column)
     return dict(rows)
 
 

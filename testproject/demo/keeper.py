@@ -1,8 +1,8 @@
 """
 Ends what the demo started when the demo itself cannot: `python -m testproject.demo.keeper`.
 
-It reads lines from standard input, `+GROUP` for a process group that was started and `-GROUP` for one that ended. At the
-end of the input, which comes however the demo dies, it kills the groups that are left.
+It reads lines from standard input, `+GROUP` for a process group that was started and `-GROUP` for one that ended. At
+the end of the input, which comes however the demo dies, it kills the groups that are left.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Refusal:
 
 
 def place(
-    row: OrderRow, *, priority: int | None = None, before_commit: Callable[[Order], None] = lambda order: None
+    row: OrderRow, *, priority: int | None = None, before_commit: Callable[[Order], None] | None = None
 ) -> Placed:
     """
     Write the order and enqueue its charge and its journal line; a `priority` lets the charge go first.
@@ -59,7 +59,8 @@ def place(
         )
         job = charging.enqueue(order_id=order.pk)
         note_order.enqueue(order_id=order.pk)
-        before_commit(order)
+        if before_commit is not None:
+            before_commit(order)
     return Placed(order=order, job=job)
 
 

@@ -75,7 +75,7 @@ class Plan:
 
     def halves(self) -> tuple[list[OrderRow], list[OrderRow]]:
         """
-        Return the orders placed before the kill and those placed after it; the frozen and the killed one are in neither.
+        Return the orders placed before the kill and those after it; the frozen and the killed one are in neither.
 
         Whatever else is scripted meets an order of the second half, so that the killed process cannot take it along.
         """

@@ -12,7 +12,7 @@ PS = ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat=,args="]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process: its parent, its group, its state as a letter (T: stopped, Z: dead and not yet reaped), its command."""
+    """One process; `state` is a letter (T: stopped, Z: dead and not yet reaped)."""
 
     pid: int
     parent: int
@@ -53,7 +53,11 @@ def _from_proc(path: Path) -> Process | None:
     # The second field is the program's name in parentheses and may hold blanks and parentheses itself.
     state, parent, group = stat.rpartition(")")[2].split()[:3]
     return Process(
-        pid=int(path.name), parent=int(parent), group=int(group), state=state, command=command.replace("\0", " ").strip()
+        pid=int(path.name),
+        parent=int(parent),
+        group=int(group),
+        state=state,
+        command=command.replace("\0", " ").strip(),
     )
 
 

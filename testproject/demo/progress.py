@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TextIO
+from typing import Protocol
 
 WIDTH = 30
+
+
+class Screen(Protocol):
+    """Where the bar is drawn: a stream, or a command's `stdout`."""
+
+    def write(self, text: str, /) -> object:
+        """Write a part of a line or several lines."""
+
+    def flush(self) -> object:
+        """Bring out what was written."""
+
+    def isatty(self) -> bool:
+        """Whether a person looks at it."""
 
 
 class Progress:
     """Draws one bar; `say` puts a line of text above it."""
 
-    def __init__(self, stream: TextIO, *, total: int, label: str) -> None:
+    def __init__(self, stream: Screen, *, total: int, label: str) -> None:
         self._stream = stream
         self._total = total
         self._label = label

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from django.db import connection
 
@@ -21,7 +20,7 @@ from testproject.demo.figures import Figures, count
 from testproject.demo.invariants import verify
 from testproject.demo.ordering import Placed, place, reuse_key, send_again
 from testproject.demo.plan import SCRIPTS, Fault, OrderRow, Plan
-from testproject.demo.progress import Progress
+from testproject.demo.progress import Progress, Screen
 from testproject.demo.verdict import reasons
 from testproject.demo.waiting import Patience
 from testproject.demo.workers import Workers
@@ -64,7 +63,7 @@ def environment(provider_url: str) -> Mapping[str, str]:
 class Run:
     """The demo's script; everything it starts ends with the stack that it is given."""
 
-    def __init__(self, plan: Plan, *, stream: TextIO, stack: ExitStack, ledger: Path | None = None) -> None:
+    def __init__(self, plan: Plan, *, stream: Screen, stack: ExitStack, ledger: Path | None = None) -> None:
         self.plan = plan
         self.seen = Seen()
         self.progress = Progress(stream, total=len(plan.rows), label="orders decided")
@@ -107,7 +106,9 @@ class Run:
         south = self.workers.start("south", processes=2, threads=2)
         if self.plan.meets(Fault.KILL):
             self.seen.killed = killed = kill_child(self.provider, south, placed, self.patience)
-            self.progress.say(f"Process {killed.pid} was killed while it waited for the charge of {placed.order.number}.")
+            self.progress.say(
+                f"Process {killed.pid} was killed while it waited for the charge of {placed.order.number}."
+            )
 
     def _wake(self, frozen: Frozen | None) -> None:
         if frozen is not None:

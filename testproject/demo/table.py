@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 
 from testproject.demo.evidence import Evidence
 from testproject.demo.figures import Figures
 
 LABEL = 28
+WIDTH = 110
+INDENT = " " * 12
 
 
 def table(figures: Figures) -> list[str]:
@@ -31,10 +34,13 @@ def table(figures: Figures) -> list[str]:
 
 
 def evidence_list(evidence: Iterable[Evidence]) -> list[str]:
-    """Return two lines per fault: whether it fired, and the proof."""
+    """Return a line per fault that says whether it fired, and below it the proof."""
     lines = []
     for item in evidence:
-        lines += [f"fired: {'yes' if item.fired else 'no ':<3} {item.fault}: {item.title}", f"           {item.proof}"]
+        lines.append(f"fired: {'yes' if item.fired else 'no':<3}  {item.fault}: {item.title}")
+        lines += textwrap.wrap(
+            item.proof, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False
+        )
     return lines
 
 

@@ -82,6 +82,7 @@ class Workers:
         self._environment = {**os.environ, **environment}
         self._logs = logs
         self._started: list[Worker] = []
+        self._stopping = False
         self._keeper = subprocess.Popen(
             [sys.executable, "-m", "testproject.demo.keeper"],
             cwd=ROOT,
@@ -123,7 +124,9 @@ class Workers:
         return worker
 
     def check_alive(self) -> None:
-        """Raise DemoError if one of them has ended."""
+        """Raise DemoError if one of them has ended before it was told to."""
+        if self._stopping:
+            return
         for worker in self._started:
             worker.check_alive()
 
@@ -133,6 +136,7 @@ class Workers:
 
     def stop(self, patience: Patience) -> dict[str, int]:
         """Drain every worker with SIGTERM, wait for its end and return the exit statuses by name."""
+        self._stopping = True
         for worker in self._started:
             with suppress(ProcessLookupError):
                 worker.process.send_signal(signal.SIGTERM)

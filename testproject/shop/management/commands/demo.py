@@ -29,8 +29,8 @@ class Command(BaseCommand):
     """
 
     help = (
-        "Charge more than 200 orders with real workers while processes are killed and frozen and answers get lost, then "
-        "show that each order was charged once. Uses a fresh demo.sqlite3, or the database of DATABASE_URL."
+        "Charge more than 200 orders with real workers while processes are killed and frozen and answers get lost, "
+        "then show that each order was charged once. Uses a fresh demo.sqlite3, or the database of DATABASE_URL."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -43,7 +43,11 @@ class Command(BaseCommand):
             help="Leave one fault out; repeatable. The run then fails, because it proves less than it promises.",
         )
         parser.add_argument(
-            "--ledger", type=Path, default=None, metavar="FILE", help="Keep the provider's ledger in this new SQLite file."
+            "--ledger",
+            type=Path,
+            default=None,
+            metavar="FILE",
+            help="Keep the provider's ledger in this new SQLite file.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
