@@ -34,8 +34,11 @@ def charge(call: EffectCall, *, order_id: int, amount: Decimal, currency: str = 
 
 @charge.reconcile
 def find_charge(call: EffectCall, *, order_id: int, amount: Decimal, currency: str = "EUR") -> Reconciliation:
-    """Ask by the operation that was sent with the charge; the order alone could have been charged by others."""
-    return _find(call, order_id=order_id, operation=call.operation_id)
+    """Ask by the operation that was sent with the charge; the order alone could have been charged by others.
+
+    A decline counts only under the key in question: one under an earlier key says nothing about this request.
+    """
+    return _find(call, order_id=order_id, operation=call.operation_id, key=call.key)
 
 
 @effect("payments.charge_without_key", dedupe="none", timeout=TIMEOUT, owner="billing", docs=DOCS)
@@ -105,7 +108,9 @@ def _code(answer: Answer) -> str:
     return str(code or f"status {answer.status}")
 
 
-def _find(call: EffectCall, *, order_id: int, operation: str | None = None) -> Reconciliation:
+def _find(
+    call: EffectCall, *, order_id: int, operation: str | None = None, key: str | None = None
+) -> Reconciliation:
     try:
         found = configured_client().find(order_id=order_id, operation=operation, timeout=call.remaining)
     except (NotSent, MaybeSent, LookupFailed) as error:
@@ -113,6 +118,7 @@ def _find(call: EffectCall, *, order_id: int, operation: str | None = None) -> R
     for movement in found:
         if movement["status"] == "succeeded":
             return Reconciliation(Verdict.SUCCEEDED, provider_ref=movement["id"], evidence={"charges": found})
-    if found:
-        return Reconciliation(Verdict.FAILED, provider_ref=found[-1]["id"], evidence={"charges": found})
-    return Reconciliation(Verdict.NOT_FOUND)
+    declined = [movement for movement in found if key is None or movement["key"] == key]
+    if declined:
+        return Reconciliation(Verdict.FAILED, provider_ref=declined[-1]["id"], evidence={"charges": found})
+    return Reconciliation(Verdict.NOT_FOUND, evidence={"charges": found})
