@@ -17,7 +17,7 @@ from django_jobs.store.times import read_now
 from testproject.demo.errors import DemoError
 from testproject.demo.ordering import Placed
 from testproject.demo.waiting import Patience
-from testproject.demo.workers import Worker
+from testproject.demo.workers import Worker, Workers
 from testproject.payments.process import ProviderProcess
 
 CALL_SECONDS = 60.0  # for the provider to hold a call, worker start included
@@ -80,10 +80,11 @@ def held_call(provider: ProviderProcess, placed: Placed, patience: Patience) -> 
     return held
 
 
-def kill_child(provider: ProviderProcess, worker: Worker, placed: Placed, patience: Patience) -> Killed:
+def kill_child(provider: ProviderProcess, workers: Workers, placed: Placed, patience: Patience) -> Killed:
     """Kill the child process that waits for the provider's answer about an order, and wait until its loss is known."""
     held = held_call(provider, placed, patience)
     attempt = _open_attempt(placed)
+    worker = workers.named(attempt.worker_name)
     child = worker.child(attempt.worker_child)
     if child is None:
         raise DemoError(f"Child {attempt.worker_child} of {worker.name}, which charges {placed.order.number}, is gone.")

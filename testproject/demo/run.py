@@ -103,9 +103,9 @@ class Run:
     def _kill(self) -> None:
         placed = self._place(self.plan.row(Fault.KILL), priority=SECOND)
         self._place_all(self.plan.halves()[0])
-        south = self.workers.start("south", processes=2, threads=2)
+        self.workers.start("south", processes=2, threads=2)
         if self.plan.meets(Fault.KILL):
-            self.seen.killed = killed = kill_child(self.provider, south, placed, self.patience)
+            self.seen.killed = killed = kill_child(self.provider, self.workers, placed, self.patience)
             self.progress.say(
                 f"Process {killed.pid} was killed while it waited for the charge of {placed.order.number}."
             )

@@ -123,6 +123,10 @@ class Workers:
         self._tell("+", worker)
         return worker
 
+    def named(self, name: str) -> Worker:
+        """Return the worker that its rows call by this name."""
+        return next(worker for worker in self._started if worker.name == name)
+
     def check_alive(self) -> None:
         """Raise DemoError if one of them has ended before it was told to."""
         if self._stopping:
