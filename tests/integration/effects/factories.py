@@ -102,7 +102,11 @@ class FakeProvider:
 def keyed(*answers: Scripted, asks: bool = False, caches_failures: bool = False, **fields: Any) -> FakeProvider:
     """A provider with keys that live a day."""
     promise = Guarantees(
-        dedupe=Dedupe.KEY, key_lifetime=DAY, can_reconcile=asks, caches_failures=caches_failures, settle=timedelta(seconds=30)
+        dedupe=Dedupe.KEY,
+        key_lifetime=DAY,
+        can_reconcile=asks,
+        caches_failures=caches_failures,
+        settle=timedelta(seconds=30),
     )
     return FakeProvider(guarantees=promise, answers=list(answers), **fields)
 

@@ -114,7 +114,9 @@ def test_r44_death_after_the_charge_asks_before_it_repeats(
     assert (effect_row().state, effect_row().resolved_by) == ("succeeded", "reconciliation")
 
 
-def test_r44_lost_response_is_unknown_until_the_provider_confirms(time: MovableClock, provider: ProviderProcess) -> None:
+def test_r44_lost_response_is_unknown_until_the_provider_confirms(
+    time: MovableClock, provider: ProviderProcess
+) -> None:
     """A response that never came: the send is unknown, then the question confirms the effect; one charge in total."""
     provider.script(7, "drop_response")
     first = running()

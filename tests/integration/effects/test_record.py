@@ -250,9 +250,7 @@ def _always_gone(*args: Any, **options: Any) -> Any:
         ("confirmed", Rejected("no"), "confirmed"),
     ],
 )
-def test_evidence_never_weakens_what_is_known(
-    time: MovableClock, before: str | None, answer: Any, after: str
-) -> None:
+def test_evidence_never_weakens_what_is_known(time: MovableClock, before: str | None, answer: Any, after: str) -> None:
     """A confirmation is taken always; any other answer replaces only an open or unclear one."""
     attempt = running()
     with pytest.raises(Crash):

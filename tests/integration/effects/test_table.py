@@ -92,7 +92,11 @@ def test_burnt_key_is_replaced_after_a_rejection(time: MovableClock) -> None:
 
     act(again(first), provider)
 
-    assert (caught.value.reason, caught.value.status, caught.value.provider_request_id) == ("card_declined", 402, "req_1")
+    assert (caught.value.reason, caught.value.status, caught.value.provider_request_id) == (
+        "card_declined",
+        402,
+        "req_1",
+    )
     assert epochs() == [0, 1]
     assert len(set(provider.keys)) == 2
 
