@@ -38,7 +38,8 @@ class JobsSettings:
     )
     imports: tuple[str, ...] = _doc((), "Modules to import beside every app's jobs, tasks, events and schedules.")
     owners: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict, metadata={"doc": "Owner name to how to reach it, for example {'billing': {'email': […]}}."}
+        default_factory=dict,
+        metadata={"doc": "Owner name to how to reach it, for example {'billing': {'email': […]}}."},
     )
     email_backend: str = _doc(
         "django.core.mail.backends.smtp.EmailBackend",
@@ -60,6 +61,10 @@ class JobsSettings:
     payload_max_depth: int = _doc(20, "Deepest nesting of a payload.")
     result_max_bytes: int = _doc(64 * 1024, "Largest canonical result in bytes.")
     error_max_bytes: int = _doc(8 * 1024, "Longest stored message or traceback in bytes.")
+    transaction_pooler: bool = _doc(
+        False,
+        "Say so when workers reach PostgreSQL through a pooler in transaction mode: nothing then depends on a session.",
+    )
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
 
 
@@ -68,6 +73,8 @@ KEYS: dict[str, str] = {item.name.upper(): item.name for item in fields(JobsSett
 
 def problems(given: Mapping[str, Any]) -> list[str]:
     """Say in plain English what is wrong with a settings dict; an empty list means nothing is."""
+    if not isinstance(given, Mapping):
+        return [f"DJANGO_JOBS must be a dict, not {given!r}."]
     found = []
     defaults = JobsSettings()
     for key, value in given.items():
@@ -84,17 +91,20 @@ def _value_problems(key: str, value: Any, default: Any) -> list[str]:
     if isinstance(default, timedelta):
         if not isinstance(value, timedelta) or value < timedelta(seconds=1):
             return [f"DJANGO_JOBS[{key!r}] must be a timedelta of at least one second, not {value!r}."]
-    elif isinstance(default, bool | int):
+    elif isinstance(default, bool):
+        if not isinstance(value, bool):
+            return [f"DJANGO_JOBS[{key!r}] must be True or False, not {value!r}."]
+    elif isinstance(default, int):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             return [f"DJANGO_JOBS[{key!r}] must be a whole number of at least 1, not {value!r}."]
     elif isinstance(default, str):
         if not isinstance(value, str):
             return [f"DJANGO_JOBS[{key!r}] must be a string, not {value!r}."]
     elif isinstance(default, tuple):
-        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
             return [f"DJANGO_JOBS[{key!r}] must be a list of strings, not {value!r}."]
-    elif not isinstance(value, Mapping):
-        return [f"DJANGO_JOBS[{key!r}] must be a dict, not {value!r}."]
+    elif not isinstance(value, Mapping) or not all(isinstance(entry, Mapping) for entry in value.values()):
+        return [f"DJANGO_JOBS[{key!r}] must be a dict of dicts, not {value!r}."]
     return []
 
 

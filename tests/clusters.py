@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -199,7 +199,15 @@ class Cluster:
         secret = self._folder / "password"
         secret.write_text(self._password)
         # MD5, not SCRAM: thousands of connections are opened, and SCRAM makes each cost ten milliseconds.
-        command = [self._programs / "initdb", "-D", self._data, "-U", "postgres", "--auth=md5", f"--pwfile={secret}"]
+        command: list[str | Path] = [
+            self._programs / "initdb",
+            "-D",
+            self._data,
+            "-U",
+            "postgres",
+            "--auth=md5",
+            f"--pwfile={secret}",
+        ]
         made = self._run([*command, "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"])
         if made.returncode != 0:
             raise ClusterError(f"initdb failed: {made.stderr.strip() or made.stdout.strip()}")
@@ -226,12 +234,15 @@ class Cluster:
 
     def _pg_ctl(self, *arguments: str) -> bool:
         assert self._programs is not None, "start() comes first"
-        command = [self._programs / "pg_ctl", "-D", self._data, "-l", self._data / "server.log", "-s", *arguments]
+        log = self._data / "server.log"
+        command: list[str | Path] = [self._programs / "pg_ctl", "-D", self._data, "-l", log, "-s", *arguments]
         return self._run(command).returncode == 0
 
     def _run(self, command: list[str | Path]) -> subprocess.CompletedProcess[str]:
         owner = _server_user()
-        rights = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        rights: dict[str, Any] = (
+            {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        )
         with tempfile.TemporaryFile("w+") as output:  # a pipe would be kept open by the server
             done = subprocess.run(
                 command,

@@ -111,7 +111,7 @@ def point_default_at(url: str) -> None:
     entry = ConnectionHandler({DEFAULT_DB_ALIAS: database_from_url(url)}).settings[DEFAULT_DB_ALIAS]
     connections.settings[DEFAULT_DB_ALIAS] = entry  # the same mapping as settings.DATABASES
     # Threads that outlive a test (the one that asgiref keeps) hold a connection of the former database in here.
-    connections._connections = Local(connections.thread_critical)
+    connections._connections = Local(connections.thread_critical)  # type: ignore[attr-defined]
     os.environ["DATABASE_URL"] = url
     ContentType.objects.clear_cache()
 

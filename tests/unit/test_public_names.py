@@ -34,11 +34,11 @@ def _declares_all(path: str) -> bool:
 
 
 def public_names(module: ModuleType) -> set[str]:
-    """Return the public names that a module has and that are neither modules nor ``annotations``."""
+    """Return the names without an underscore that a module has from this package; what it borrows elsewhere is left out."""
     return {
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType) and name != "annotations"
+        if not name.startswith("_") and str(getattr(value, "__module__", "")).startswith("django_jobs")
     }
 
 
