@@ -11,6 +11,7 @@ from django.db.models import Min
 
 from django_jobs import telemetry
 from django_jobs.models import Job
+from django_jobs.store.claims import KnownType
 from django_jobs.store.statements import Row, run
 from django_jobs.store.times import database_now
 
@@ -50,10 +51,12 @@ def next_due(queues: Sequence[str], *, using: str) -> datetime | None:
     return cast("datetime | None", waiting.aggregate(next=Min("available_at"))["next"])
 
 
-def has_suspect(queues: Sequence[str], *, using: str) -> bool:
-    """Say whether a due job waits that must run alone."""
+def has_suspect(queues: Sequence[str], *, types: Sequence[KnownType], using: str) -> bool:
+    """Say whether a due job of a known type waits that must run alone."""
     suspects = Job.objects.using(using).filter(state="queued", queue_name__in=list(queues)).exclude(isolation="")
-    return suspects.filter(available_at__lte=database_now(using)).exists()
+    due = suspects.filter(available_at__lte=database_now(using)).values_list("job_type", "payload_version")
+    known = {(item.job_type, item.payload_version) for item in types}
+    return not known.isdisjoint(due.filter(job_type__in={name for name, _ in known}).distinct())
 
 
 def known_queues(*, using: str) -> list[str]:
