@@ -38,7 +38,8 @@ class JobsSettings:
     )
     imports: tuple[str, ...] = _doc((), "Modules to import beside every app's jobs, tasks, events and schedules.")
     owners: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=dict, metadata={"doc": "Owner name to how to reach it, for example {'billing': {'email': […]}}."}
+        default_factory=dict,
+        metadata={"doc": "Owner name to how to reach it, for example {'billing': {'email': […]}}."},
     )
     email_backend: str = _doc(
         "django.core.mail.backends.smtp.EmailBackend",
@@ -60,6 +61,10 @@ class JobsSettings:
     payload_max_depth: int = _doc(20, "Deepest nesting of a payload.")
     result_max_bytes: int = _doc(64 * 1024, "Largest canonical result in bytes.")
     error_max_bytes: int = _doc(8 * 1024, "Longest stored message or traceback in bytes.")
+    transaction_pooler: bool = _doc(
+        False,
+        "Say so when workers reach PostgreSQL through a pooler in transaction mode: nothing then depends on a session.",
+    )
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
 
 
@@ -84,7 +89,10 @@ def _value_problems(key: str, value: Any, default: Any) -> list[str]:
     if isinstance(default, timedelta):
         if not isinstance(value, timedelta) or value < timedelta(seconds=1):
             return [f"DJANGO_JOBS[{key!r}] must be a timedelta of at least one second, not {value!r}."]
-    elif isinstance(default, bool | int):
+    elif isinstance(default, bool):
+        if not isinstance(value, bool):
+            return [f"DJANGO_JOBS[{key!r}] must be True or False, not {value!r}."]
+    elif isinstance(default, int):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             return [f"DJANGO_JOBS[{key!r}] must be a whole number of at least 1, not {value!r}."]
     elif isinstance(default, str):

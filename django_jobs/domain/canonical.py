@@ -76,6 +76,7 @@ class Encoder:
     nodes: int = 0
 
     def plain(self, value: object, path: Path, depth: int) -> Any:
+        """Return ``value`` in plain JSON types; ``path`` is where it stands, for the message of a refusal."""
         self.nodes += 1
         if self.nodes > self.max_nodes:
             raise PayloadError(f"The arguments hold more than {self.max_nodes} values; pass a reference instead.")

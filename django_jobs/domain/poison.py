@@ -84,7 +84,7 @@ def after_loss(
         return DeadLetter(DeadReason.POISON)
     if useful_left is not None and delay > useful_left:
         return DeadLetter(DeadReason.EXPIRED)
-    if age + delay > policy.transient_max_age:
+    if counters.lost >= policy.losses and age + delay > policy.transient_max_age:
         return DeadLetter(DeadReason.AGE)
     return Retry(delay)
 

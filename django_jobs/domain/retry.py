@@ -13,6 +13,9 @@ from django_jobs.exceptions import DefinitionError
 
 ZERO = timedelta(0)
 
+# A job may be old only because it waited behind an outage; its age says "no progress" after it was handed back this often.
+MOVES_BEFORE_AGE = 3
+
 Random = Callable[[], float]
 
 
@@ -208,7 +211,8 @@ def after_free_move(
     """Decide what follows a snooze, a release or a lease that ran out; ``counters`` already count it."""
     if useful_left is not None and delay > useful_left:
         return DeadLetter(DeadReason.EXPIRED)
-    if counters.free > policy.free_moves or age + delay > policy.transient_max_age:
+    too_old = counters.free >= MOVES_BEFORE_AGE and age + delay > policy.transient_max_age
+    if counters.free > policy.free_moves or too_old:
         return DeadLetter(DeadReason.NO_PROGRESS)
     return Retry(delay)
 

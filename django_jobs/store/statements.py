@@ -18,6 +18,7 @@ from django_jobs import clock
 from django_jobs.models.fields import as_instant, from_text, to_text
 
 Row = dict[str, Any]
+_prepare = False
 THEN = "\n-- then\n"
 
 
@@ -74,8 +75,27 @@ def joined(using: str) -> Iterator[None]:
             yield
 
 
+def prepare_statements() -> None:
+    """Keep this room's statements prepared on PostgreSQL connections of this process; for processes that keep them."""
+    global _prepare  # noqa: PLW0603
+    _prepare = True
+
+
+@contextlib.contextmanager
+def _cursor(connection: BaseDatabaseWrapper) -> Iterator[Any]:
+    if connection.vendor != "postgresql" or not _prepare:
+        with connection.cursor() as cursor:
+            yield cursor
+        return
+    from django_jobs.store.prepared import PreparedCursor  # psycopg is not there on a SQLite-only installation
+
+    connection.ensure_connection()
+    with connection.wrap_database_errors, connection._prepare_cursor(PreparedCursor(connection.connection)) as cursor:
+        yield cursor
+
+
 def _execute(connection: BaseDatabaseWrapper, text: str, params: Mapping[str, Any]) -> list[Row]:
-    with connection.cursor() as cursor:
+    with _cursor(connection) as cursor:
         cursor.execute(text, params)
         if cursor.description is None:
             return []

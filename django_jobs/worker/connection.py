@@ -11,6 +11,9 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_jobs.conf import get_settings
+from django_jobs.store.statements import prepare_statements
+
 logger = logging.getLogger("django_jobs.worker")
 
 LOST: tuple[type[DatabaseError], ...] = (OperationalError, InterfaceError)
@@ -18,10 +21,15 @@ LOST: tuple[type[DatabaseError], ...] = (OperationalError, InterfaceError)
 
 def keep_connections(using: str) -> None:
     """Make this process keep one connection per thread on ``using``: reconnecting for each job costs more than the job."""
-    options = connections.settings[using]
-    options["CONN_MAX_AGE"] = None
-    options["CONN_HEALTH_CHECKS"] = False
-    options.get("OPTIONS", {}).pop("pool", None)
+    settings = connections.settings[using]
+    settings["CONN_MAX_AGE"] = None
+    settings["CONN_HEALTH_CHECKS"] = False
+    options = settings.setdefault("OPTIONS", {})
+    options.pop("pool", None)
+    if connections[using].vendor == "postgresql" and not get_settings().transaction_pooler:
+        # The plans of the store's statements do not depend on their values, and planning one costs more than running it.
+        options["options"] = f"{options.get('options', '')} -c plan_cache_mode=force_generic_plan".strip()
+        prepare_statements()
 
 
 def drop(using: str) -> None:

@@ -100,10 +100,11 @@ def test_an_expired_lease_is_bounded_as_a_free_move() -> None:
 
 @pytest.mark.parametrize("cause", [EXIT, SILENT])
 def test_a_lost_job_that_is_too_old_or_useless_is_dead(cause: LossCause) -> None:
-    """Max age and usefulness bind lost attempts too, and a conviction is named before both."""
-    counters = Counters(lost=2, exit_lost=1, silent_lost=1)
+    """Usefulness binds lost attempts, max age those lost as often as allowed, and a conviction is named before both."""
+    counters, often = Counters(lost=2, exit_lost=1, silent_lost=1), Counters(lost=3, exit_lost=2, silent_lost=1)
     day, gone = timedelta(hours=24), timedelta(seconds=1)
-    assert decide(cause, Alone.NO, counters, age=day) == DeadLetter(DeadReason.AGE)
+    assert isinstance(decide(cause, Alone.NO, counters, age=day), Retry)
+    assert decide(cause, Alone.NO, often, age=day) == DeadLetter(DeadReason.AGE)
     assert decide(cause, Alone.NO, counters, useful_left=gone) == DeadLetter(DeadReason.EXPIRED)
     guilty = Counters(lost=3, exit_lost=3)
     assert decide(cause, Alone.WORKER, guilty, age=day, useful_left=gone) == DeadLetter(DeadReason.POISON)

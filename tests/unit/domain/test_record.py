@@ -178,6 +178,18 @@ def test_fingerprint_points_at_the_users_own_code() -> None:
     assert len(found) == 1
 
 
+def test_fingerprint_points_past_the_package_itself() -> None:
+    """Where inside this package an error was raised does not split a group of the user's failures."""
+    found = set()
+    for internal in ("renew", "finish"):
+        scope: dict[str, Callable[[], None]] = {"__name__": "django_jobs.worker.context"}  # type: ignore[dict-item]
+        exec(compile(f"def {internal}():\n    raise ValueError('no lease')\n", "/srv/lib/context.py", "exec"), scope)
+        with pytest.raises(ValueError) as caught:
+            scope[internal]()
+        found.add(describe(caught.value).fingerprint)
+    assert len(found) == 1
+
+
 def test_fingerprint_of_a_wide_group_looks_at_a_bounded_number_of_members() -> None:
     """A group with very many members is described in bounded work."""
     group = ExceptionGroup("many", [ValueError("a")] * 5000)

@@ -20,11 +20,11 @@ ready AS MATERIALIZED (
             AND (j.useful_until IS NULL OR j.useful_until > clock.now)
             AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)
         ORDER BY j.priority DESC, j.available_at, j.id
-        LIMIT %(limit)s
+        LIMIT %(limit)s::bigint
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS found
     ORDER BY found.priority DESC, found.available_at, found.id
-    LIMIT %(limit)s
+    LIMIT %(limit)s::bigint
 ),
 suspects AS MATERIALIZED (
     SELECT j.id, j.priority, j.available_at
@@ -34,7 +34,7 @@ suspects AS MATERIALIZED (
         AND (j.useful_until IS NULL OR j.useful_until > clock.now)
         AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)
     ORDER BY j.available_at, j.id
-    LIMIT %(suspects)s
+    LIMIT %(suspects)s::bigint
     FOR NO KEY UPDATE OF j SKIP LOCKED
 ),
 picked AS MATERIALIZED (
@@ -44,7 +44,7 @@ picked AS MATERIALIZED (
 claimed AS (
     UPDATE django_jobs_job j
     SET state = 'running', revision = j.revision + 1, fence = j.fence + 1, attempt_id = ids.attempt_id,
-        lease_owner = %(worker_id)s, lease_child = %(worker_child)s,
+        lease_owner = %(worker_id)s::uuid, lease_child = %(worker_child)s::int,
         lease_expires_at = clock.now + k.lease_seconds * interval '1 second',
         progress = NULL, progress_total = NULL, code_version = k.code_version
     FROM picked JOIN ids ON ids.place = picked.place, clock, known k
@@ -56,7 +56,7 @@ opened AS (
         id, job_id, number, generation, worker_id, worker_child, worker_name, code_version, alone, started_at,
         lease_seconds, error_class, error_type, error_fingerprint, message, traceback, loss_cause, over_budget,
         refused_count, refused_operation)
-    SELECT attempt_id, id, fence, generation, %(worker_id)s, %(worker_child)s, %(worker_name)s, code_version, %(alone)s,
+    SELECT attempt_id, id, fence, generation, %(worker_id)s::uuid, %(worker_child)s::int, %(worker_name)s::text, code_version, %(alone)s::text,
         claimed_at, lease_seconds, '', '', '', '', '', '', false, 0, ''
     FROM claimed
 )

@@ -5,16 +5,16 @@ WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestam
 taken AS (
     INSERT INTO django_jobs_idempotencykey (
         job_id, scope, key, payload_version, payload_fingerprint, ttl_seconds, created_at)
-    SELECT %(job_id)s, %(key_scope)s, %(key)s, %(payload_version)s, %(payload_fingerprint)s, %(ttl_seconds)s, clock.now
-    FROM clock WHERE %(key)s <> '' AND %(replaces)s::uuid IS NULL
+    SELECT %(job_id)s::uuid, %(key_scope)s::text, %(key)s::text, %(payload_version)s::int, %(payload_fingerprint)s::text, %(ttl_seconds)s::float8, clock.now
+    FROM clock WHERE %(key)s::text <> '' AND %(replaces)s::uuid IS NULL
     ON CONFLICT DO NOTHING
     RETURNING job_id
 ),
 moved AS (
     UPDATE django_jobs_idempotencykey k
-    SET job_id = %(job_id)s, payload_version = %(payload_version)s, payload_fingerprint = %(payload_fingerprint)s,
-        ttl_seconds = %(ttl_seconds)s, created_at = clock.now, expires_at = NULL
-    FROM clock WHERE k.job_id = %(replaces)s::uuid AND k.scope = %(key_scope)s AND k.key = %(key)s
+    SET job_id = %(job_id)s::uuid, payload_version = %(payload_version)s::int, payload_fingerprint = %(payload_fingerprint)s::text,
+        ttl_seconds = %(ttl_seconds)s::float8, created_at = clock.now, expires_at = NULL
+    FROM clock WHERE k.job_id = %(replaces)s::uuid AND k.scope = %(key_scope)s::text AND k.key = %(key)s::text
     RETURNING k.job_id
 ),
 allowed AS (
@@ -23,7 +23,7 @@ allowed AS (
             WHEN %(delay)s::interval > interval '0' THEN clock.now + %(delay)s::interval
             ELSE clock.now END AS available_at
     FROM clock
-    WHERE %(key)s = '' OR EXISTS (SELECT 1 FROM taken) OR EXISTS (SELECT 1 FROM moved)
+    WHERE %(key)s::text = '' OR EXISTS (SELECT 1 FROM taken) OR EXISTS (SELECT 1 FROM moved)
 ),
 stored AS (
     INSERT INTO django_jobs_job (
@@ -31,16 +31,16 @@ stored AS (
         generation_started_at, unknown_count, transient_count, lost_count, exit_lost_count, silent_lost_count, free_count,
         unchanged_count, isolation, fence, available_at, useful_until, error_class, error_type, error_fingerprint,
         dead_reason, code_version, owner, correlation_id, subject, traceparent, created_at)
-    SELECT %(job_id)s, %(job_type)s, %(queue_name)s, '', %(priority)s, %(tenant)s, %(payload_version)s,
-        %(payload_fingerprint)s, CASE WHEN a.available_at > a.now THEN 'scheduled' ELSE 'queued' END, 1, 1,
+    SELECT %(job_id)s::uuid, %(job_type)s::text, %(queue_name)s::text, '', %(priority)s::int, %(tenant)s::text, %(payload_version)s::int,
+        %(payload_fingerprint)s::text, CASE WHEN a.available_at > a.now THEN 'scheduled' ELSE 'queued' END, 1, 1,
         a.available_at, 0, 0, 0, 0, 0, 0,
         0, '', 0, a.available_at, a.available_at + %(useful_for)s::interval, '', '', '',
-        '', '', %(owner)s, %(correlation_id)s, %(subject)s, %(traceparent)s, a.now
+        '', '', %(owner)s::text, %(correlation_id)s::text, %(subject)s::text, %(traceparent)s::text, a.now
     FROM allowed a
     RETURNING id, state
 ),
 wide AS (
     INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, error_text)
-    SELECT id, %(arguments)s, %(key_scope)s, %(key)s, %(replaces)s::uuid, '' FROM stored
+    SELECT id, %(arguments)s::text, %(key_scope)s::text, %(key)s::text, %(replaces)s::uuid, '' FROM stored
 )
 SELECT id, state FROM stored

@@ -5,7 +5,7 @@ WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestam
 late AS MATERIALIZED (
     SELECT j.id FROM django_jobs_job j, clock
     WHERE j.state IN ('scheduled', 'queued', 'failed') AND j.useful_until <= clock.now
-    LIMIT %(limit)s
+    LIMIT %(limit)s::bigint
     FOR NO KEY UPDATE OF j SKIP LOCKED
 )
 UPDATE django_jobs_job j

@@ -9,7 +9,7 @@ due AS MATERIALIZED (
         SELECT j.id FROM django_jobs_job j
         WHERE j.state IN ('scheduled', 'failed') AND j.queue_name = q.queue_name AND j.available_at <= clock.now
         ORDER BY j.available_at
-        LIMIT %(limit)s
+        LIMIT %(limit)s::bigint
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS found
 )

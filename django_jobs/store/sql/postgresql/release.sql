@@ -4,10 +4,10 @@
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 target AS MATERIALIZED (
     SELECT j.id FROM django_jobs_job j, clock
-    WHERE j.id = %(job_id)s AND j.state = 'running' AND j.attempt_id = %(attempt_id)s
+    WHERE j.id = %(job_id)s::uuid AND j.state = 'running' AND j.attempt_id = %(attempt_id)s::uuid
         AND NOT EXISTS (
             SELECT 1 FROM django_jobs_sideeffect e JOIN django_jobs_send s ON s.effect_id = e.id
-            WHERE e.job_id = j.id AND s.attempt_id = %(attempt_id)s AND s.outcome IS NULL AND s.deadline_at > clock.now)
+            WHERE e.job_id = j.id AND s.attempt_id = %(attempt_id)s::uuid AND s.outcome IS NULL AND s.deadline_at > clock.now)
     FOR NO KEY UPDATE OF j SKIP LOCKED
 ),
 released AS (
@@ -20,7 +20,7 @@ released AS (
 ),
 closed AS (
     UPDATE django_jobs_attempt a
-    SET outcome = 'released', finished_at = released.finished_at, message = %(message)s
-    FROM released WHERE a.id = %(attempt_id)s
+    SET outcome = 'released', finished_at = released.finished_at, message = %(message)s::text
+    FROM released WHERE a.id = %(attempt_id)s::uuid
 )
 SELECT * FROM released

@@ -4,8 +4,8 @@
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 target AS MATERIALIZED (
     SELECT j.id FROM django_jobs_job j, clock
-    WHERE j.id = %(job_id)s AND j.state = 'running' AND j.attempt_id = %(attempt_id)s
-        AND CASE %(cause)s
+    WHERE j.id = %(job_id)s::uuid AND j.state = 'running' AND j.attempt_id = %(attempt_id)s::uuid
+        AND CASE %(cause)s::text
             WHEN 'silent' THEN NOT EXISTS (
                 SELECT 1 FROM django_jobs_worker w
                 WHERE w.id = j.lease_owner AND w.stopped_at IS NULL
@@ -16,23 +16,23 @@ target AS MATERIALIZED (
 ),
 rescued AS (
     UPDATE django_jobs_job j
-    SET state = CASE WHEN %(dead_reason)s <> '' THEN 'dead_lettered'
+    SET state = CASE WHEN %(dead_reason)s::text <> '' THEN 'dead_lettered'
             WHEN %(delay)s::interval <= interval '1 second' THEN 'queued' ELSE 'failed' END,
         revision = j.revision + 1,
-        dead_at = CASE WHEN %(dead_reason)s <> '' THEN clock.now END, dead_reason = %(dead_reason)s,
-        available_at = CASE WHEN %(dead_reason)s <> '' THEN j.available_at ELSE clock.now + %(delay)s::interval END,
+        dead_at = CASE WHEN %(dead_reason)s::text <> '' THEN clock.now END, dead_reason = %(dead_reason)s::text,
+        available_at = CASE WHEN %(dead_reason)s::text <> '' THEN j.available_at ELSE clock.now + %(delay)s::interval END,
         attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
-        unknown_count = %(unknown_count)s, transient_count = %(transient_count)s, free_count = %(free_count)s,
-        lost_count = %(lost_count)s, exit_lost_count = %(exit_lost_count)s, silent_lost_count = %(silent_lost_count)s,
-        unchanged_count = %(unchanged_count)s, isolation = %(isolation)s
+        unknown_count = %(unknown_count)s::int, transient_count = %(transient_count)s::int, free_count = %(free_count)s::int,
+        lost_count = %(lost_count)s::int, exit_lost_count = %(exit_lost_count)s::int, silent_lost_count = %(silent_lost_count)s::int,
+        unchanged_count = %(unchanged_count)s::int, isolation = %(isolation)s::text
     FROM target, clock
     WHERE j.id = target.id
     RETURNING j.id, j.state, j.available_at, clock.now AS finished_at
 ),
 closed AS (
     UPDATE django_jobs_attempt a
-    SET outcome = 'lost', finished_at = rescued.finished_at, loss_cause = %(cause)s, exit_status = %(exit_status)s,
-        message = %(message)s
-    FROM rescued WHERE a.id = %(attempt_id)s AND a.outcome IS NULL
+    SET outcome = 'lost', finished_at = rescued.finished_at, loss_cause = %(cause)s::text, exit_status = %(exit_status)s::int,
+        message = %(message)s::text
+    FROM rescued WHERE a.id = %(attempt_id)s::uuid AND a.outcome IS NULL
 )
 SELECT * FROM rescued

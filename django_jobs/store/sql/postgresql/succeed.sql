@@ -8,7 +8,7 @@ done AS (
         attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
         lost_count = 0, exit_lost_count = 0, silent_lost_count = 0, isolation = '', waiting_since = NULL
     FROM clock
-    WHERE j.id = %(job_id)s AND j.state = 'running' AND j.attempt_id = %(attempt_id)s
+    WHERE j.id = %(job_id)s::uuid AND j.state = 'running' AND j.attempt_id = %(attempt_id)s::uuid
         AND NOT EXISTS (
             SELECT 1 FROM django_jobs_sideeffect e
             WHERE e.job_id = j.id
@@ -19,10 +19,10 @@ closed AS (
     UPDATE django_jobs_attempt a
     SET outcome = 'succeeded', finished_at = done.finished_at,
         over_budget = done.finished_at > a.started_at + %(budget)s::interval
-    FROM done WHERE a.id = %(attempt_id)s
+    FROM done WHERE a.id = %(attempt_id)s::uuid
 ),
 stored AS (
-    UPDATE django_jobs_jobpayload p SET result = %(result)s
+    UPDATE django_jobs_jobpayload p SET result = %(result)s::text
     FROM done WHERE p.job_id = done.id AND %(result)s::text IS NOT NULL
 )
 SELECT * FROM done
