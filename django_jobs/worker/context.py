@@ -21,6 +21,7 @@ from django_jobs.enqueue.inside import InsideJob, in_transaction
 from django_jobs.exceptions import CommitLostError, DefinitionError, EffectError, LeaseLostError, PayloadError
 from django_jobs.store import renew, succeed
 from django_jobs.store.completion import finished_step, lock_for_completion, read_back, remember_step
+from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.patience import patiently
@@ -133,6 +134,7 @@ class JobContext:
         done = Completion()
         with self._own_transaction("complete"):
             yield done
+            recheck_adopted(self._attempt)
             succeed(
                 self._attempt,
                 result=encode_result(done.result, self._attempt.claimed.job_type),
