@@ -73,6 +73,8 @@ KEYS: dict[str, str] = {item.name.upper(): item.name for item in fields(JobsSett
 
 def problems(given: Mapping[str, Any]) -> list[str]:
     """Say in plain English what is wrong with a settings dict; an empty list means nothing is."""
+    if not isinstance(given, Mapping):
+        return [f"DJANGO_JOBS must be a dict, not {given!r}."]
     found = []
     defaults = JobsSettings()
     for key, value in given.items():
@@ -99,10 +101,10 @@ def _value_problems(key: str, value: Any, default: Any) -> list[str]:
         if not isinstance(value, str):
             return [f"DJANGO_JOBS[{key!r}] must be a string, not {value!r}."]
     elif isinstance(default, tuple):
-        if isinstance(value, str) or not all(isinstance(item, str) for item in value):
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
             return [f"DJANGO_JOBS[{key!r}] must be a list of strings, not {value!r}."]
-    elif not isinstance(value, Mapping):
-        return [f"DJANGO_JOBS[{key!r}] must be a dict, not {value!r}."]
+    elif not isinstance(value, Mapping) or not all(isinstance(entry, Mapping) for entry in value.values()):
+        return [f"DJANGO_JOBS[{key!r}] must be a dict of dicts, not {value!r}."]
     return []
 
 

@@ -6,6 +6,7 @@ its error is logged once per event name and swallowed.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import Counter
@@ -22,11 +23,12 @@ counts: Counter[str] = Counter()
 
 
 def subscribe(receiver: Receiver) -> Callable[[], None]:
-    """Call ``receiver(event, fields)`` for each event from now on; the returned function ends that."""
+    """Call ``receiver(event, fields)`` for each event from now on; the returned function ends that, once or more."""
     _receivers.append(receiver)
 
     def unsubscribe() -> None:
-        _receivers.remove(receiver)
+        with contextlib.suppress(ValueError):
+            _receivers.remove(receiver)
 
     return unsubscribe
 

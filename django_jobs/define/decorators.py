@@ -57,13 +57,15 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
 
     Args:
         function: The handler, when the decorator is used bare.
-        **declared: ``type`` (stored name), ``version`` (of the payload), ``aliases`` (older names), ``queue_name``,
-            ``priority`` (-100…100, bigger first), ``key`` (template such as "order:{order_id}"; without it nothing is
-            deduplicated), ``key_scope``, ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template),
-            ``owner``, ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``.
+        **declared: ``type`` (stored name), ``version`` (of the payload), ``aliases`` (older names, newest first),
+            ``queue_name``, ``priority`` (-100…100, bigger first), ``key`` (template such as "order:{order_id}"; without it
+            nothing is deduplicated), ``key_scope`` (whose keys are the same; default: the oldest name, so that a rename
+            keeps it), ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template), ``owner``, ``budget``,
+            ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``.
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
+        KeyFormatError: A name is empty, too long or not printable ASCII.
     """
     if function is not None:
         return _declare(function, **declared)
@@ -85,17 +87,20 @@ def _declare(func: Callable[..., Any], **declared: Any) -> DurableJob[..., Any]:
     if unknown:
         msg = f"@job has no option {unknown[0]!r} in this version; it takes {', '.join(sorted(_ALLOWED))}."
         raise DefinitionError(msg)
-    job_type = declared.get("type") or default_type(func)
+    _check_kinds(func, declared)
+    job_type = default_type(func) if declared.get("type") is None else declared["type"]
+    check_name(job_type, what="job type", limit=200)
     takes_context = declared.get("takes_context", False)
     atomic = declared.get("atomic")
     if takes_context and atomic:
         msg = f"{job_type}: a handler with a context commits through context.complete(), so atomic=True cannot hold."
         raise DefinitionError(msg)
+    aliases = tuple(check_name(name, what="alias", limit=200) for name in declared.get("aliases", ()))
     definition = JobDefinition(
         func=func,
         signature=_signature(func, job_type, takes_context=takes_context),
-        options=_options(job_type, declared),
-        aliases=tuple(check_name(name, what="alias", limit=200) for name in declared.get("aliases", ())),
+        options=_options(job_type, aliases, declared),
+        aliases=aliases,
         terms=lease_terms(declared.get("budget"), declared.get("cleanup"), declared.get("max_runtime")),
         retry=declared.get("retry") or RetryPolicy(),
         takes_context=takes_context,
@@ -107,7 +112,26 @@ def _declare(func: Callable[..., Any], **declared: Any) -> DurableJob[..., Any]:
     return durable
 
 
-def _options(job_type: str, declared: dict[str, Any]) -> EnqueueOptions:
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "aliases": ((tuple, list), "a tuple of names"),
+    "retry": ((RetryPolicy,), "a RetryPolicy"),
+    "takes_context": ((bool,), "True or False"),
+    "atomic": ((bool,), "True or False"),
+}
+
+
+def _check_kinds(func: object, declared: dict[str, Any]) -> None:
+    if not inspect.isfunction(func):
+        msg = f"@job goes on a plain function, not on {func!r}."
+        raise DefinitionError(msg)
+    for option, (kinds, wanted) in _KINDS.items():
+        value = declared.get(option)
+        if value is not None and not isinstance(value, kinds):
+            msg = f"{func.__qualname__}: {option} must be {wanted}, not {value!r}."
+            raise DefinitionError(msg)
+
+
+def _options(job_type: str, aliases: tuple[str, ...], declared: dict[str, Any]) -> EnqueueOptions:
     version = declared.get("version", 1)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         msg = f"{job_type}: version must be a whole number of at least 1, not {version!r}."
@@ -122,7 +146,8 @@ def _options(job_type: str, declared: dict[str, Any]) -> EnqueueOptions:
         queue_name=declared.get("queue_name", "default"),
         priority=declared.get("priority", 0),
         key=declared.get("key"),
-        key_scope=declared.get("key_scope") or job_type,
+        # The first name that the type ever had: keys must go on answering through a rename.
+        key_scope=(*reversed(aliases), job_type)[0] if declared.get("key_scope") is None else declared["key_scope"],
         key_ttl=get_settings().key_ttl if declared.get("key_ttl") is None else declared["key_ttl"],
         on_duplicate=on_duplicate,
         subject=declared.get("subject", ""),
@@ -134,9 +159,6 @@ def _options(job_type: str, declared: dict[str, Any]) -> EnqueueOptions:
 
 
 def _signature(func: Callable[..., Any], job_type: str, *, takes_context: bool) -> inspect.Signature:
-    if not inspect.isfunction(func):
-        msg = f"{job_type}: @job goes on a plain function, not on {func!r}."
-        raise DefinitionError(msg)
     if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         msg = f"{job_type}: async and generator handlers cannot be run in this version; declare a plain function."
         raise DefinitionError(msg)

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import inspect
 import os
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -57,6 +58,9 @@ class JobDefinition:
         Raises:
             PayloadError: They do not fit.
         """
+        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+            msg = f"The arguments of {self.job_type} must be a dict by parameter name, not {type(kwargs).__name__}."
+            raise PayloadError(msg)
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -76,7 +80,10 @@ class JobDefinition:
             PayloadError: A stored value does not fit; the message names the parameter.
         """
         arguments = self.bind((), stored)
-        hints = type_hints(self.func)
+        try:
+            hints = type_hints(self.func)
+        except DefinitionError as error:
+            raise PayloadError(str(error)) from error
         restored = {}
         for name, value in arguments.items():
             try:
@@ -103,15 +110,20 @@ def source_hash(func: Callable[..., Any]) -> str:
 
 @functools.cache
 def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
-    """Resolve the handler's annotations.
+    """Resolve the annotations of the handler's parameters; what it returns may be annotated with anything.
 
     Raises:
         DefinitionError: An annotation names something that does not exist.
     """
+    bare = types.FunctionType(func.__code__, func.__globals__)
+    bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
     try:
-        return typing.get_type_hints(func, include_extras=True)
+        return typing.get_type_hints(bare, include_extras=True)
     except Exception as error:
-        msg = f"The annotations of {func.__module__}.{func.__qualname__} cannot be resolved: {error}."
+        msg = (
+            f"The annotations of {func.__module__}.{func.__qualname__} cannot be resolved: {error}. Import at run time what "
+            "they name, or leave them away."
+        )
         raise DefinitionError(msg) from error
 
 
@@ -123,7 +135,7 @@ class DurableJob(Generic[P, R]):
         self.options = options or definition.options
         functools.update_wrapper(self, definition.func)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the handler here and now, as a plain function."""
         result: R = self.definition.func(*args, **kwargs)
         return result
@@ -131,16 +143,16 @@ class DurableJob(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<job {self.definition.job_type}>"
 
-    def enqueue(self, *args: Any, **kwargs: Any) -> EnqueueResult:
+    def enqueue(self, /, *args: Any, **kwargs: Any) -> EnqueueResult:
         """Record a job with these arguments; see :func:`django_jobs.enqueue.enqueue.enqueue` for its errors."""
         return enqueue(self.options, self.definition.bind(args, kwargs))
 
-    async def aenqueue(self, *args: Any, **kwargs: Any) -> EnqueueResult:
+    async def aenqueue(self, /, *args: Any, **kwargs: Any) -> EnqueueResult:
         """Do what :meth:`enqueue` does, from async code."""
         return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
 
     def enqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
-        """Record one job per dict of keyword arguments, all or none; a conflict is a result."""
+        """Record one job per dict of keyword arguments, all or none; a conflict is a result, a duplicate always too."""
         return enqueue_many(self.options, [self._bind_row(place, row) for place, row in enumerate(rows)])
 
     async def aenqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
@@ -165,9 +177,11 @@ def check_definition(definition: JobDefinition) -> None:
     Raises:
         DefinitionError: The message names the job type and the mend.
     """
-    known = set(definition.signature.parameters)
+    kinds = {name: parameter.kind for name, parameter in definition.signature.parameters.items()}
+    if inspect.Parameter.VAR_KEYWORD in kinds.values():
+        return  # any name may be an argument
     for what, template in (("key", definition.options.key), ("subject", definition.options.subject)):
-        missing = sorted(set(key_fields(template)) - known) if template else []
+        missing = sorted(set(key_fields(template)) - set(kinds)) if template else []
         if missing:
             msg = f"The {what} of {definition.job_type} uses {missing[0]!r}, which is no parameter of the handler."
             raise DefinitionError(msg)

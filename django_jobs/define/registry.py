@@ -6,11 +6,14 @@ import importlib
 import threading
 from collections.abc import Iterator
 
-from django.utils.module_loading import autodiscover_modules
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
 
 from django_jobs.conf import get_settings
-from django_jobs.define.definition import DurableJob, JobDefinition
+from django_jobs.define.definition import DurableJob, JobDefinition, type_hints
 from django_jobs.exceptions import DefinitionError, UnknownJobTypeError
+
+_MODULES = ("jobs", "tasks", "events", "schedules")
 
 _jobs: dict[str, DurableJob[..., object]] = {}
 _lock = threading.Lock()
@@ -80,7 +83,25 @@ def definitions() -> Iterator[tuple[str, JobDefinition]]:
 
 
 def autodiscover() -> None:
-    """Import ``jobs``, ``tasks``, ``events`` and ``schedules`` of every app, and what DJANGO_JOBS["IMPORTS"] names."""
-    autodiscover_modules("jobs", "tasks", "events", "schedules")
+    """Import ``jobs``, ``tasks``, ``events`` and ``schedules`` of every app, and what DJANGO_JOBS["IMPORTS"] names.
+
+    Raises:
+        DefinitionError: A module cannot be imported, or an annotation of a handler cannot be resolved; the message has the
+            name. A worker without some of its handlers would leave their jobs lying.
+    """
+    for config in apps.get_app_configs():
+        for name in _MODULES:
+            if module_has_submodule(config.module, name):
+                _import(f"{config.name}.{name}")
     for module in get_settings().imports:
+        _import(module)
+    for _, definition in definitions():
+        type_hints(definition.func)
+
+
+def _import(module: str) -> None:
+    try:
         importlib.import_module(module)
+    except Exception as error:
+        msg = f"The module {module!r} could not be imported: {type(error).__name__}: {error}"
+        raise DefinitionError(msg) from error

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from django_jobs.domain.identity import check_key, check_name
+from django_jobs.domain.identity import check_key, check_name, scope_text
 from django_jobs.exceptions import DefinitionError
 
 OnDuplicate = Literal["return", "reject"]
 LONGEST_WAIT = timedelta(days=3660)
+SCOPE_LIMIT = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,26 +63,36 @@ def check(options: EnqueueOptions) -> None:
     """
     check_name(options.job_type, what="job type", limit=200)
     check_name(options.queue_name, what="queue_name", limit=100)
+    _check_names(options)
+    if isinstance(options.priority, bool) or not isinstance(options.priority, int) or abs(options.priority) > 100:
+        msg = f"priority must be a whole number from -100 to 100 (bigger first), not {options.priority!r}."
+        raise DefinitionError(msg)
+    if not isinstance(options.detached, bool):
+        msg = f"detached must be True or False, not {options.detached!r}."
+        raise DefinitionError(msg)
+    _check_times(options)
+
+
+def _check_names(options: EnqueueOptions) -> None:
     for what, value, limit in (
         ("tenant", options.tenant, 64),
         ("owner", options.owner, 100),
         ("subject", options.subject, 200),
+        ("database", options.database or "", 255),
     ):
-        if value:
+        if value != "":
             check_name(value, what=what, limit=limit)
+    check_name(options.key_scope, what="key_scope", limit=200)
     if options.key is not None:
         check_key(options.key)
-    if isinstance(options.priority, bool) or not isinstance(options.priority, int) or abs(options.priority) > 100:
-        msg = f"priority must be a whole number from -100 to 100 (bigger first), not {options.priority!r}."
-        raise DefinitionError(msg)
-    _check_times(options)
+        check_name(scope_text(options.tenant, options.key_scope), what="key_scope with its tenant", limit=SCOPE_LIMIT)
 
 
 def _check_times(options: EnqueueOptions) -> None:
     after = options.run_after
     if isinstance(after, datetime):
-        if after.tzinfo is None:
-            msg = f"run_after must be an aware datetime (it names no instant otherwise), not {after!r}."
+        if not _names_instant(after):
+            msg = f"run_after must be an aware datetime that has a form in UTC (it names no instant otherwise), not {after!r}."
             raise DefinitionError(msg)
     elif after is not None and (not isinstance(after, timedelta) or not timedelta(0) <= after <= LONGEST_WAIT):
         msg = f"run_after must be an aware datetime or a timedelta from 0 to {LONGEST_WAIT.days} days, not {after!r}."
@@ -92,3 +103,13 @@ def _check_times(options: EnqueueOptions) -> None:
         if not isinstance(value, timedelta) or not timedelta(seconds=1) <= value <= LONGEST_WAIT:
             msg = f"{what} must be a timedelta from one second to {LONGEST_WAIT.days} days, not {value!r}."
             raise DefinitionError(msg)
+
+
+def _names_instant(value: datetime) -> bool:
+    if value.utcoffset() is None:
+        return False
+    try:
+        value.astimezone(UTC)
+    except OverflowError:
+        return False
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from django_jobs.domain.options import EnqueueOptions
@@ -16,8 +17,11 @@ def enqueue_many(options: EnqueueOptions, rows: Iterable[Mapping[str, Any]]) -> 
     """Record one job per row, all or none; results come in the order of the rows.
 
     Everything is checked before the first statement. Equal keys are folded: the first row decides, later ones are its
-    duplicates or conflicts. Keys are taken in sorted order, so that two calls at once cannot deadlock. A conflict is a
-    result here, not an error.
+    duplicates or conflicts. Keys are taken in sorted order, so that two calls at once cannot deadlock. What a key decides
+    is a result here, never an error: a conflict is, and so is a duplicate of a type with ``on_duplicate="reject"``, because
+    one row of a thousand must not undo the others. Look at ``outcome``.
+
+    Inside a caller's transaction there is no savepoint: an error from the database leaves that transaction to the caller.
 
     Raises:
         PayloadError: A row cannot be stored; the message gives its place. Nothing was stored.
@@ -45,4 +49,4 @@ def _prepare(options: EnqueueOptions, place: int, row: Mapping[str, Any]) -> Pre
 
 def _folded(item: Prepared, kept: Prepared, result: EnqueueResult) -> EnqueueResult:
     same = item.fingerprint == kept.fingerprint
-    return EnqueueResult(id=result.id, outcome="duplicate" if same else "conflict", state=result.state)
+    return replace(result, outcome="duplicate" if same else "conflict")

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import router
+from django.db import connections, router
 
-from django_jobs import telemetry
+from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.identity import canonical, check_key, check_name, fingerprint, format_key, scope_text
 from django_jobs.domain.ids import uuid7
-from django_jobs.domain.options import EnqueueOptions
+from django_jobs.domain.options import LONGEST_WAIT, EnqueueOptions
 from django_jobs.domain.states import JobState
 from django_jobs.enqueue.inside import check_place, current
-from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
 from django_jobs.exceptions import (
+    DefinitionError,
     DuplicateJobError,
     DuplicateOfDeadJobError,
     EnqueueContendedError,
@@ -46,21 +47,31 @@ class Prepared:
 
 
 def database_of(options: EnqueueOptions) -> str:
-    """Return the alias on which jobs of these options are stored."""
-    return options.database or router.db_for_write(Job)
+    """Return the alias on which jobs of these options are stored.
+
+    Raises:
+        DefinitionError: The settings have no such database.
+    """
+    using = options.database or router.db_for_write(Job)
+    if using not in connections:
+        msg = f"There is no database {using!r}; the settings have {', '.join(sorted(connections))}."
+        raise DefinitionError(msg)
+    return using
 
 
 def prepare(options: EnqueueOptions, arguments: Mapping[str, Any]) -> Prepared:
     """Check and encode everything that can be wrong, before any SQL.
 
     Raises:
-        PayloadError: The arguments cannot be stored.
+        PayloadError: The arguments cannot be stored, or the key or subject that they give.
+        DefinitionError: The time or the database of this job cannot be.
         OutsideCompletionError: Inside a handler, outside of its completion.
         CrossDatabaseError: A transaction is open on another database.
     """
     rules = get_settings()
     text = canonical(dict(arguments), max_bytes=rules.payload_max_bytes, max_depth=rules.payload_max_depth)
     using = database_of(options)
+    _check_due(options.run_after)
     check_place(what="enqueue()", using=using, detached=options.detached)
     return Prepared(
         options=options,
@@ -71,6 +82,13 @@ def prepare(options: EnqueueOptions, arguments: Mapping[str, Any]) -> Prepared:
         subject=check_name(_filled("subject", options, arguments), what="subject", limit=200) if options.subject else "",
         using=using,
     )
+
+
+def _check_due(run_after: object) -> None:
+    """Refuse an instant so far ahead that it is a mistake of units; the process clock is good enough for that."""
+    if isinstance(run_after, datetime) and run_after - clock.now() > LONGEST_WAIT:
+        msg = f"run_after is more than {LONGEST_WAIT.days} days ahead: {run_after!r}."
+        raise DefinitionError(msg)
 
 
 def _filled(name: str, options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:
@@ -84,8 +102,10 @@ def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueRes
     Raises:
         PayloadError: The arguments cannot be stored.
         IdempotencyConflictError: The key is live with other arguments.
-        DuplicateJobError: The key is live and the job type rejects duplicates.
+        DuplicateJobError: The key is live and the job type rejects duplicates (``DuplicateOfDeadJobError``, a subclass,
+            when its job is a dead letter).
         EnqueueContendedError: The key changed hands faster than it could be read.
+        DatabaseError: As the database raised it, serialization failures and deadlocks included; nothing is retried here.
     """
     result = decide(prepare(options, arguments))
     if result.outcome == "conflict":
@@ -100,7 +120,7 @@ def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueRes
 
 
 def _rejected(options: EnqueueOptions, result: EnqueueResult) -> DuplicateJobError:
-    if result.state == JobState.DEAD_LETTERED:
+    if result.state == JobState.DEAD_LETTERED and result.resolution is None:
         msg = (
             f"The idempotency key of {options.job_type} belongs to job {result.id}, which is dead-lettered: until a human "
             "replays or discards it, enqueueing again changes nothing."
@@ -117,8 +137,8 @@ def decide(prepared: Prepared) -> EnqueueResult:
         new = _new_job(prepared, replaces)
         state = store_job(new, using=prepared.using)
         if state is not None:
-            outcome = "created" if replaces is None else "created_after_expiry"
-            return EnqueueResult(id=new.job_id, outcome=outcome, state=state)  # type: ignore[arg-type]
+            outcome: OutcomeName = "created" if replaces is None else "created_after_expiry"
+            return EnqueueResult(id=new.job_id, outcome=outcome, state=state)
         holder = key_holder(prepared.key_scope, prepared.key, using=prepared.using)
         if holder is None:
             replaces = None
@@ -137,13 +157,21 @@ def _held(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
     same_version = holder.payload_version == prepared.options.version
     if same_version and holder.payload_fingerprint != prepared.fingerprint:
         telemetry.emit("enqueue.conflict", job_id=holder.job_id, job_type=prepared.options.job_type)
-        return EnqueueResult(id=holder.job_id, outcome="conflict", state=holder.state)
-    note_duplicate(holder.job_id, "duplicate", using=prepared.using)
+        return _result(holder, "conflict")
+    must_tell = note_duplicate(holder.job_id, dead=holder.waits_for_human, using=prepared.using)
     telemetry.emit("enqueue.duplicate", job_id=holder.job_id, job_type=prepared.options.job_type)
-    if holder.state == JobState.DEAD_LETTERED:
+    if must_tell:
         telemetry.emit("owner.alert", reason="duplicate_of_dead", job_id=holder.job_id, owner=prepared.options.owner)
+    return _result(holder, "duplicate", version_differs=not same_version)
+
+
+def _result(holder: KeyHolder, outcome: OutcomeName, *, version_differs: bool = False) -> EnqueueResult:
     return EnqueueResult(
-        id=holder.job_id, outcome="duplicate", state=holder.state, version_differs=not same_version
+        id=holder.job_id,
+        outcome=outcome,
+        state=holder.state,
+        resolution=holder.resolution,
+        version_differs=version_differs,
     )
 
 

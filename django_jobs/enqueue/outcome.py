@@ -15,13 +15,15 @@ class EnqueueResult:
 
     ``outcome`` is ``created``, ``duplicate`` (a live key answered with its job; nothing was stored),
     ``created_after_expiry`` (the key had expired; a new job holds it) or, from ``enqueue_many`` only, ``conflict``.
-    ``state`` is the job's state as it was read. ``version_differs`` marks a duplicate whose arguments were recorded under
+    ``state`` is the job's state as it was read (``pruned`` when only its key is left), ``resolution`` how a dead letter
+    was settled. ``version_differs`` marks a duplicate whose arguments were recorded under
     another payload version and could not be compared.
     """
 
     id: uuid.UUID
     outcome: OutcomeName
     state: str
+    resolution: str | None = None
     version_differs: bool = False
 
     @property

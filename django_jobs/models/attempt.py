@@ -59,13 +59,17 @@ class Attempt(models.Model):
             models.UniqueConstraint(fields=["job", "number"], name="django_jobs_attempt_number"),
             models.CheckConstraint(
                 condition=Q(outcome__isnull=True, finished_at__isnull=True)
-                | Q(outcome__in=[o.value for o in AttemptOutcome], finished_at__isnull=False),
+                # "is not null" first: a CHECK accepts what evaluates to null
+                | Q(outcome__isnull=False, outcome__in=[o.value for o in AttemptOutcome], finished_at__isnull=False),
                 name="django_jobs_attempt_closed_once",
             ),
             models.CheckConstraint(
-                condition=(Q(outcome="lost") & ~Q(loss_cause=""))
+                condition=Q(outcome__isnull=False, outcome="lost", loss_cause__in=[c.value for c in LossCause])
                 | (Q(loss_cause="") & (Q(outcome__isnull=True) | ~Q(outcome="lost"))),
                 name="django_jobs_attempt_loss_has_cause",
+            ),
+            models.CheckConstraint(
+                condition=Q(alone__in=[a.value for a in Alone]), name="django_jobs_attempt_alone_known"
             ),
         ]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -66,6 +67,11 @@ def as_instant(value: Any, connection: BaseDatabaseWrapper) -> datetime | None:
         return None
     if isinstance(value, str):
         return from_text(value)
-    if value.tzinfo is None:  # USE_TZ is off: Django chopped the zone of the connection
-        value = value.replace(tzinfo=connection.timezone)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=_chopped_zone(connection))
     return value.astimezone(UTC)  # type: ignore[no-any-return]
+
+
+def _chopped_zone(connection: BaseDatabaseWrapper) -> tzinfo:
+    """Return the zone that the driver left off: our own text is UTC; PostgreSQL answers in the session's (USE_TZ off)."""
+    return UTC if connection.vendor == "sqlite" else ZoneInfo(connection.timezone_name)

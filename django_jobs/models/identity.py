@@ -38,14 +38,15 @@ class DuplicateEnqueue(models.Model):
     """An enqueue that a live key answered; insert-only, so that a duplicate never waits for another one."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    job_id = models.UUIDField(db_index=True)
-    outcome = models.CharField(max_length=20)
+    job_id = models.UUIDField()
+    outcome = models.CharField(max_length=20)  # "duplicate", or "alerted" when the owner of a dead letter was told too
     created_at = InstantField()
 
     class Meta:
-        """Read by job."""
+        """Read by job, newest first."""
 
         verbose_name = "duplicate enqueue"
+        indexes = [models.Index(fields=["job_id", "id"], name="django_jobs_duplicate_newest")]
 
     def __str__(self) -> str:
         return f"{self.outcome} of {self.job_id}"

@@ -135,6 +135,9 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(error_class__in=["", *[c.value for c in ErrorClass]]), name="django_jobs_job_error_class"
             ),
+            models.CheckConstraint(
+                condition=Q(isolation__in=[a.value for a in Alone]), name="django_jobs_job_isolation_known"
+            ),
         ]
         indexes = [
             models.Index(

@@ -122,9 +122,8 @@ def _claim_all(request: ClaimRequest, using: str) -> list[Row]:
 
 
 def _claim_each(request: ClaimRequest, using: str) -> list[Row]:
-    waiting = Job.objects.using(using).filter(state="queued", queue_name__in=request.queues)
-    if not waiting.filter(available_at__lte=database_now(using)).exists():
-        return []  # an idle worker must not take SQLite's only write lock
+    if not _something_waits(request, using):
+        return []  # a worker with nothing to start must not take SQLite's only write lock
     known = [
         {
             "job_type": item.job_type,
@@ -151,6 +150,17 @@ def _claim_each(request: ClaimRequest, using: str) -> list[Row]:
                 break
             rows += found
     return rows
+
+
+def _something_waits(request: ClaimRequest, using: str) -> bool:
+    waiting = Job.objects.using(using).filter(
+        state="queued",
+        queue_name__in=list(request.queues),
+        job_type__in={known.job_type for known in request.types},
+        available_at__lte=database_now(using),
+    )
+    waiting = waiting.exclude(isolation="") if request.suspects else waiting.filter(isolation="")
+    return waiting.exists()
 
 
 def counters_of(row: Row) -> Counters:

@@ -11,15 +11,17 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from django.db import connections, transaction
+from django.apps import apps
+from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import clock
-from django_jobs.models.fields import as_instant, from_text, to_text
+from django_jobs.models.fields import InstantField, as_instant, from_text, to_text
 
 Row = dict[str, Any]
 _prepare = False
 THEN = "\n-- then\n"
+COMPUTED = ("now", "claimed_at", "renewed_at")  # instants that are no columns
 
 
 @cache
@@ -46,11 +48,14 @@ def run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
     if connection.vendor == "postgresql":
         return _execute(connection, statements[0], {"now": clock.injected(), **params})
     _prepare_sqlite(connection)
-    given = {key: _to_sqlite(value) for key, value in {"now": clock.now(), **params}.items()}
     if len(statements) == 1:
-        return _execute(connection, statements[0], given)
-    with joined(using):
-        return _run_in_turn(connection, statements, given)
+        return _execute(connection, statements[0], _for_sqlite(params))
+    with joined(using):  # the time is read inside: the wait for the write lock may be long
+        return _run_in_turn(connection, statements, _for_sqlite(params))
+
+
+def _for_sqlite(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _to_sqlite(value) for key, value in {"now": clock.now(), **params}.items()}
 
 
 def _run_in_turn(connection: BaseDatabaseWrapper, statements: Sequence[str], given: dict[str, Any]) -> list[Row]:
@@ -109,18 +114,28 @@ def _execute(connection: BaseDatabaseWrapper, text: str, params: Mapping[str, An
 def _from_database(column: str, value: Any, connection: BaseDatabaseWrapper) -> Any:
     if value is None:
         return None
-    if column.endswith(("_at", "_until", "_since")) or column == "now":
+    kind = kinds().get(column)
+    if kind is InstantField:
         return as_instant(value, connection)
-    if isinstance(value, str) and (column in {"id", "lease_owner"} or column.endswith("_id")):
-        return _as_uuid(value)
-    return value
-
-
-def _as_uuid(value: str) -> Any:
-    try:
+    if kind is models.UUIDField and isinstance(value, str):
         return uuid.UUID(value)
-    except ValueError:
-        return value  # correlation_id and the like are plain text
+    return bool(value) if kind is models.BooleanField else value
+
+
+@cache
+def kinds() -> dict[str, type[models.Field[Any, Any]]]:
+    """Return the columns whose values drivers return in different types, by name: the models say what they are.
+
+    A name means the same in every table; what a statement computes itself stands in ``COMPUTED``.
+    """
+    found: dict[str, type[models.Field[Any, Any]]] = dict.fromkeys(COMPUTED, InstantField)
+    for model in apps.get_app_config("django_jobs").get_models():
+        for field in model._meta.concrete_fields:
+            target = field.target_field if isinstance(field, models.ForeignKey) else field
+            for kind in (InstantField, models.UUIDField, models.BooleanField):
+                if isinstance(target, kind):
+                    found[field.column] = kind
+    return found
 
 
 def _to_sqlite(value: Any) -> Any:

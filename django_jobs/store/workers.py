@@ -42,6 +42,8 @@ def register(record: WorkerRecord, *, using: str) -> None:
             "code_version": record.code_version[:64],
             "started_at": now,
             "heartbeat_at": now,
+            "stopping_at": None,
+            "stopped_at": None,
         },
     )
 

@@ -79,7 +79,7 @@ class Claimer:
     def _suspects_due(self) -> bool:
         now = clock.boot_seconds()
         if now - self._looked_for_suspects >= LOOK_FOR_SUSPECTS_EVERY or self._suspect_waits:
-            self._suspect_waits = has_suspect(self.queues(), using=self.config.database)
+            self._suspect_waits = has_suspect(self.queues(), self._types, using=self.config.database)
             self._looked_for_suspects = now
         return self._suspect_waits
 
