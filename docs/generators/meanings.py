@@ -66,3 +66,18 @@ RETRY = {
     "permanent": "Exception types that trying again cannot mend, whatever the default table says.",
     "transient": "Exception types that are worth another try, whatever the default table says.",
 }
+EFFECT = {
+    "dedupe": "What the provider does with a repeated request: `key` (applied once per idempotency key), `natural` (repeating changes nothing) or `none` (a second request is a second effect).",
+    "key_lifetime": "How long the provider remembers a key. Needed for, and only for, `dedupe=\"key\"`.",
+    "requires_key": "Refuse `context.effect` without `key=`.",
+    "timeout": "The longest one request may take; never more than the setting `MAX_CALL`.",
+    "owner": "Who is told when a human must look. Default: the owner of the job.",
+    "provider": "Who acts; part of the effect's identity. Default: the name up to its first dot.",
+    "settle": "How long after its deadline a request may still be applied.",
+    "visible_after": "How much later a question is sure to see it.",
+    "caches_failures": "The provider answers a rejected key with the same rejection again.",
+    "key_max_length": "The longest key that the provider takes.",
+    "key_alphabet": "`ascii`, or `uuid` where the provider wants UUIDs.",
+    "retry": "Delays between questions and requests. Default: those of the job.",
+    "docs": "Where the provider documents all this.",
+}
