@@ -1,5 +1,7 @@
 """Tables of the public names, options and context members; the code says what exists, ``meanings`` what it is for."""
 
+# ruff: noqa: SLF001  the tables show what the package keeps to itself
+
 from __future__ import annotations
 
 import inspect

@@ -1,16 +1,27 @@
 """Tables of the options of each command, from their parsers."""
 
+# ruff: noqa: SLF001  the tables show what the package keeps to itself
+
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 
 from django.core.management import load_command_class
+
 from docs.generators import markdown
 
 # What every command of Django takes is in Django's own documentation.
 _DJANGO = {
-    "help", "version", "verbosity", "settings", "pythonpath", "traceback", "no_color", "force_color", "skip_checks",
+    "help",
+    "version",
+    "verbosity",
+    "settings",
+    "pythonpath",
+    "traceback",
+    "no_color",
+    "force_color",
+    "skip_checks",
 }
 
 

@@ -16,9 +16,9 @@ PLACES = {
     JobState.SCHEDULED: (270, 60),
     JobState.QUEUED: (270, 240),
     JobState.FAILED: (270, 420),
-    JobState.RUNNING: (560, 150),
+    JobState.RUNNING: (600, 140),
     JobState.SUCCEEDED: (770, 60),
-    JobState.DEAD_LETTERED: (700, 420),
+    JobState.DEAD_LETTERED: (730, 420),
     JobState.CANCELLED: (770, 240),
 }
 BENDS = {  # how far the middle of a curve lies beside the straight line
@@ -26,9 +26,17 @@ BENDS = {  # how far the middle of a curve lies beside the straight line
     (JobState.RUNNING, JobState.QUEUED): -26,
     (JobState.RUNNING, JobState.SCHEDULED): 0,
     (JobState.RUNNING, JobState.FAILED): 0,
-    (JobState.SCHEDULED, JobState.DEAD_LETTERED): -150,
-    (JobState.QUEUED, JobState.DEAD_LETTERED): 40,
+    (JobState.SCHEDULED, JobState.DEAD_LETTERED): -50,
+    (JobState.QUEUED, JobState.DEAD_LETTERED): 50,
 }
+SVG = (
+    f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+    'font-family="system-ui, sans-serif" font-size="14">'
+)
+TIP = (
+    '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
+    'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="#555"/></marker></defs>'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +52,9 @@ def svg() -> str:
     moves = edges()
     used = {state for edge in moves for state in edge}
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        'font-family="system-ui, sans-serif" font-size="14">',
+        SVG,
         "<title>States of a job and the moves between them</title>",
-        '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
-        'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="#555"/></marker></defs>',
+        TIP,
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="#ffffff"/>',
         *(_edge(source, target, ", ".join(names)) for (source, target), names in moves.items()),
         *(_box(state) for state in PLACES if state in used),

@@ -1,5 +1,7 @@
 """The list of errors, and the table of what each error says about trying again."""
 
+# ruff: noqa: SLF001  the tables show what the package keeps to itself
+
 from __future__ import annotations
 
 import inspect
@@ -40,7 +42,9 @@ def _members(kind: ErrorClass) -> list[str]:
         for error, (error_class, reason) in errors._OWN.items()
         if error_class is kind
     ]
-    named = [f"`{name.removeprefix('builtins.')}`" for name, error_class in errors._BY_NAME.items() if error_class is kind]
+    named = [
+        f"`{name.removeprefix('builtins.')}`" for name, error_class in errors._BY_NAME.items() if error_class is kind
+    ]
     status = downstream.PERMANENT_STATUS if kind is ErrorClass.PERMANENT else downstream.TRANSIENT_STATUS
     answers = "HTTP status " + ", ".join(map(str, sorted(status)))
     smtp = "SMTP reply 5xx" if kind is ErrorClass.PERMANENT else "SMTP reply 4xx"

@@ -25,14 +25,14 @@ JOB_DEFAULTS = {
 }
 JOB = {
     "type": "The stored name. Give one before you move or rename the function.",
-    "version": "Of the payload: raise it when the arguments change their meaning. Workers claim only versions that they know.",
+    "version": "Of the payload; raise it when arguments change their meaning. Workers claim only versions they know.",
     "aliases": "Older stored names that this handler also answers to.",
     "queue_name": "The queue; workers can be told which queues to serve.",
     "priority": "From −100 to 100; bigger is first.",
     "key": "Template of the idempotency key, for example `order:{order_id}`. Without one nothing is deduplicated.",
     "key_scope": "Where the key is unique. Job types that name one scope share its keys.",
     "key_ttl": "How long the key lives after its job finished.",
-    "on_duplicate": "`return` answers a duplicate with the job that holds the key; `reject` raises `DuplicateJobError`.",
+    "on_duplicate": "`return` answers a duplicate with the holder of the key; `reject` raises `DuplicateJobError`.",
     "subject": "Template of what the job is about, for example `order:{order_id}`; to find jobs by.",
     "owner": "Who is told when the job needs somebody; see the setting `OWNERS`.",
     "budget": "How long the handler may run without telling progress.",
@@ -41,7 +41,7 @@ JOB = {
     "retry": "How failures are answered.",
     "useful_for": "After this time the job is worth nothing: it is dead-lettered instead of started or tried again.",
     "takes_context": "The first parameter is `context`: effects, `complete()`, `step()`, `progress()`.",
-    "atomic": "The handler runs in one transaction with its success. `False` is for handlers that run long or call services.",
+    "atomic": "The handler runs in one transaction with its success. `False`: for handlers that run long.",
 }
 USING = {
     "database": "Alias of the database that stores the job.",
@@ -67,8 +67,11 @@ RETRY = {
     "transient": "Exception types that are worth another try, whatever the default table says.",
 }
 EFFECT = {
-    "dedupe": "What the provider does with a repeated request: `key` (applied once per idempotency key), `natural` (repeating changes nothing) or `none` (a second request is a second effect).",
-    "key_lifetime": "How long the provider remembers a key. Needed for, and only for, `dedupe=\"key\"`.",
+    "dedupe": (
+        "What the provider does with a repeated request: `key` (applied once per idempotency key), "
+        "`natural` (repeating changes nothing) or `none` (a second request is a second effect)."
+    ),
+    "key_lifetime": 'How long the provider remembers a key. Needed for, and only for, `dedupe="key"`.',
     "requires_key": "Refuse `context.effect` without `key=`.",
     "timeout": "The longest one request may take; never more than the setting `MAX_CALL`.",
     "owner": "Who is told when a human must look. Default: the owner of the job.",

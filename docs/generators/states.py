@@ -37,8 +37,8 @@ REASON_MEANING = {
     DeadReason.NO_PROGRESS: "Too many snoozes, releases and leases that ran out.",
     DeadReason.UNKNOWN_TYPE: "Reserved: jobs of a type that no worker knows simply wait.",
     DeadReason.VERSION: "Reserved: jobs of a payload version that no worker knows simply wait.",
-    DeadReason.EFFECT_REVIEW: "Only a human can find out whether an effect was applied, or two jobs name one business act.",
-    DeadReason.EFFECT_OPEN: "An effect stayed unclear for `reconcile_max_age`, or the handler ended while one was open.",
+    DeadReason.EFFECT_REVIEW: "Only a human can find out whether an effect was applied, or which of two jobs meant it.",
+    DeadReason.EFFECT_OPEN: "An effect stayed unclear for `reconcile_max_age`, or was open when the handler ended.",
     DeadReason.CANCELLED: "Reserved: cancelled after an effect was sent.",
 }
 
@@ -52,7 +52,13 @@ def state_table() -> str:
 def transition_table() -> str:
     """Return one row per transition that this version can make."""
     rows = (
-        (f"`{move.name}`", _states(move.sources) or "(new)", _states(move.targets), move.who, "yes" if move.fenced else "")
+        (
+            f"`{move.name}`",
+            _states(move.sources) or "(new)",
+            _states(move.targets),
+            move.who,
+            "yes" if move.fenced else "",
+        )
         for move in built()
     )
     return markdown.table(("Move", "From", "To", "Who", "Proves the attempt"), rows)

@@ -73,7 +73,9 @@ def _block(found: re.Match[str], *, place: str) -> Block:
         return Block(place=place, task=Task.APPEND, body=body, path=caption.removesuffix(AT_THE_END))
     if caption:
         return Block(place=place, task=Task.WRITE, body=body, path=caption)
-    raise ValueError(f"{place}: a block of {info or 'no language'} without a caption: what shall the reader do with it?")
+    raise ValueError(
+        f"{place}: a block of {info or 'no language'} without a caption: what shall the reader do with it?"
+    )
 
 
 def commands_of(block: Block) -> list[Command]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import Block, Task, blocks_of
-from tests.docs.reader import PageError, Reader
+from tests.docs.reader import Reader
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial"
