@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,7 @@ DJANGO_JOBS: dict[str, Any] = {
         "shop": {"email": ["shop@example.com"]},
     },
 }
+# Times in seconds, so that tests and the demo can make silence and leases short.
+for _name in ("HEARTBEAT", "SILENT_AFTER", "EXPIRED_PATIENCE", "REAPER_TICK", "GRACE", "POLL"):
+    if _value := env.str(f"JOBS_{_name}", default=""):
+        DJANGO_JOBS[_name] = timedelta(seconds=float(_value))

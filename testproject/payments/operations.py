@@ -33,7 +33,7 @@ def charge(call: EffectCall, *, order_id: int, amount: Decimal, currency: str = 
 
 
 @charge.reconcile
-def find_charge(call: EffectCall, *, order_id: int, amount: Decimal, currency: str = "EUR") -> Reconciliation:
+def find_charge(call: EffectCall, *, order_id: int, **_rest: object) -> Reconciliation:
     """Ask by the operation that was sent with the charge; the order alone could have been charged by others.
 
     A decline counts only under the key in question: one under an earlier key says nothing about this request.
@@ -48,9 +48,7 @@ def charge_without_key(call: EffectCall, *, order_id: int, amount: Decimal, curr
 
 
 @charge_without_key.reconcile
-def find_charge_without_key(
-    call: EffectCall, *, order_id: int, amount: Decimal, currency: str = "EUR"
-) -> Reconciliation:
+def find_charge_without_key(call: EffectCall, *, order_id: int, **_rest: object) -> Reconciliation:
     """Ask by the order, which is charged once at most."""
     return _find(call, order_id=order_id)
 
@@ -108,9 +106,7 @@ def _code(answer: Answer) -> str:
     return str(code or f"status {answer.status}")
 
 
-def _find(
-    call: EffectCall, *, order_id: int, operation: str | None = None, key: str | None = None
-) -> Reconciliation:
+def _find(call: EffectCall, *, order_id: int, operation: str | None = None, key: str | None = None) -> Reconciliation:
     try:
         found = configured_client().find(order_id=order_id, operation=operation, timeout=call.remaining)
     except (NotSent, MaybeSent, LookupFailed) as error:
