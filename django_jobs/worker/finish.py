@@ -26,9 +26,12 @@ from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
+from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import patiently, pauses, stopping
 
 logger = logging.getLogger("django_jobs.worker")
+
+Settle = Callable[[RunningAttempt, Callable[[], object]], object]
 
 
 def settled(attempt: RunningAttempt, action: Callable[[], object]) -> None:
@@ -43,15 +46,16 @@ def settled(attempt: RunningAttempt, action: Callable[[], object]) -> None:
             action()
         except LOST as error:
             drop(attempt.using)
-            logger.warning("The reply to an ending was lost (%s); reading back", type(error).__name__)
+            outage.failed(error)
         else:
+            outage.answered()
             return
         truth = patiently(attempt, lambda: read_back(attempt))
         if truth.outcome is not None and truth.outcome != "lost":
             return
         if not truth.owns:
             msg = f"Attempt {attempt.number} of job {attempt.job_id} no longer owns the job."
-            raise LeaseLostError(msg)
+            raise LeaseLostError(msg, operation="finish")
         if stopping.wait(following()):
             return
 
@@ -80,9 +84,7 @@ def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
         _dead_letter(attempt, error, ErrorClass.UNKNOWN, DeadReason.EFFECT_OPEN)
         return
     counters = cleared(attempt.claimed.counters)
-    settled(
-        attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=str(error), for_evidence=True)
-    )
+    settled(attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=str(error), for_evidence=True))
 
 
 def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
@@ -100,8 +102,12 @@ def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
     settled(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=str(error)))
 
 
-def record_failure(attempt: RunningAttempt, error: BaseException) -> None:
-    """Class the error, charge its budget, and schedule the next attempt or leave the job to a human."""
+def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Settle = settled) -> None:
+    """Class the error, charge its budget, and schedule the next attempt or leave the job to a human.
+
+    Raises:
+        LeaseLostError: The attempt no longer owns the job.
+    """
     policy = attempt.definition.retry
     verdict = classify(error, policy)
     record = describe(error, redact=Redactor(names=get_settings().redact).text, limit=get_settings().error_max_bytes)
@@ -123,10 +129,10 @@ def record_failure(attempt: RunningAttempt, error: BaseException) -> None:
         reason = following.reason
         if isinstance(error, EffectsOpenError) and reason is not DeadReason.EXPIRED:
             reason = DeadReason.EFFECT_OPEN
-        settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
+        settle(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
         _alert(attempt, f"dead letter: {reason.value}", record.message)
         return
-    settled(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
+    settle(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
         _alert(attempt, "first unknown failure of its kind", record.message)
 
@@ -148,5 +154,3 @@ def _alert(attempt: RunningAttempt, reason: str, message: str) -> None:
         owner=attempt.claimed.owner,
         message=message,
     )
-
-
