@@ -36,8 +36,8 @@ def jobs_options() -> str:
     for name, text, parser in _subcommands(_parser("jobs")):
         if name == "work":
             continue  # the same as runworker
-        usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-        parts.append(f"### `jobs {name}`\n\n{text}\n\n```text\n{usage}\n```\n\n{_options(parser)}".rstrip())
+        wanted = "".join(f" {action.metavar or action.dest}" for action in parser._actions if not action.option_strings)
+        parts.append(f"### `jobs {name}`\n\n`manage.py jobs {name}{wanted}`\n\n{text}\n\n{_options(parser)}".rstrip())
     return "\n\n".join(parts)
 
 
