@@ -87,7 +87,8 @@ class Confirmed:
     """The provider says: applied. Nothing takes that back.
 
     ``provider_ref`` is the provider's own id of what happened; ``replayed`` says that it answered from its memory of an
-    earlier request with the same key.
+    earlier request with the same key. ``abandoned`` is never the provider's word: it marks what a handler gets instead
+    of a receipt when the outcome stays unknown and ``on_ambiguous="accept"`` lets the job go on.
     """
 
     provider_ref: str
@@ -96,6 +97,7 @@ class Confirmed:
     status: int | None = None
     replayed: bool = False
     result: Mapping[str, Any] = field(default_factory=dict)
+    abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Operations that are shipped: HTTP JSON, and mail through Django's backends."""

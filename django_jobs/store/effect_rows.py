@@ -1,0 +1,216 @@
+"""What the rows of one effect say: the facts that a decision looks at, and the receipt of what was applied."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, cast
+
+from django_jobs.domain.effects import Confirmed, Dedupe, EffectFacts, Guarantees, PastSend
+from django_jobs.domain.facts import UNCLEAR
+from django_jobs.domain.identity import canonical
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.states import EffectState, SendOutcome, is_unfinished
+from django_jobs.exceptions import DefinitionError, PayloadError
+from django_jobs.models import Installation, Job, Reconciliation, Send, SideEffect
+
+OnAmbiguous = Literal["review", "resend", "accept"]
+
+TEXT_LIMIT = 8192
+ABANDONED = "policy"
+BY_SEND = "send"
+BY_RECONCILIATION = "reconciliation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """One question of a handler: may this effect be sent?
+
+    ``call`` is how long the next request may take; ``send_id`` the id of the send that may come of it, made by the
+    asker, so that after a lost reply it can find out whether the send was recorded. ``useful_until`` refuses a first
+    send.
+    """
+
+    name: str
+    provider: str
+    business_key: str
+    tenant: str
+    request: str
+    digest: str
+    guarantees: Guarantees
+    required: bool
+    on_ambiguous: OnAmbiguous
+    owner: str
+    retry: str
+    call: timedelta
+    send_id: uuid.UUID
+    useful_until: datetime | None
+    namespace: str
+
+
+def compensation_of(effect: SideEffect) -> Literal["none", "open", "succeeded"]:  # noqa: ARG001
+    """Say whether an effect is being, or has been, taken back: always "none", because nothing here compensates.
+
+    Whoever adopts a receipt and whoever completes on one asks this under the row's lock.
+    """
+    return "none"
+
+
+def storable(text: object, limit: int = TEXT_LIMIT) -> str:
+    """Return text that every database stores: NUL and lone surrogates escaped, cut to ``limit`` signs."""
+    plain = str(text).encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """Return a provider's details as canonical JSON; what cannot be stored is named instead: no evidence is refused."""
+    try:
+        return canonical(dict(value))
+    except PayloadError as error:
+        return canonical({"not_stored": storable(error, 500)})
+
+
+def frozen_guarantees(effect: SideEffect, current: Guarantees, sends: Sequence[Send]) -> Guarantees:
+    """Return what was promised for requests that may still be applied; without such, what the code promises now.
+
+    Whether the provider can be asked is always the present code's to say: asking changes nothing.
+    """
+    if not any((send.outcome or "open") in UNCLEAR for send in sends):
+        return current
+    lifetime = effect.key_lifetime_seconds
+    return replace(
+        current,
+        dedupe=Dedupe(effect.dedupe),
+        key_lifetime=None if lifetime is None else timedelta(seconds=lifetime),
+        settle=timedelta(seconds=effect.settle_seconds),
+        visible_after=max(current.visible_after, timedelta(seconds=effect.visible_after_seconds)),
+    )
+
+
+def past(send: Send) -> PastSend:
+    """Return a stored send as the rules see it."""
+    rejected = send.outcome == SendOutcome.REJECTED
+    return PastSend(
+        number=send.number,
+        started_at=send.started_at,
+        outcome=cast("str", send.outcome),
+        epoch=send.epoch,
+        digest=send.request_digest,
+        job_id=send.job_id,
+        key=send.provider_key,
+        provider_request_id=send.provider_request_id or None,
+        key_is_burnt=send.key_is_burnt if rejected else None,
+    )
+
+
+def facts_of(
+    effect: SideEffect, sends: Sequence[Send], intent: Intent, *, job_id: uuid.UUID, now: datetime
+) -> EffectFacts:
+    """Gather what :func:`django_jobs.domain.effects.decide` looks at; the caller holds the effect's lock."""
+    unclear = [send for send in sends if (send.outcome or "open") in UNCLEAR]
+    guarantees = frozen_guarantees(effect, intent.guarantees, sends)
+    return EffectFacts(
+        guarantees=guarantees,
+        now=now,
+        call=intent.call,
+        digest=intent.digest,
+        sends=tuple(past(send) for send in sends),
+        stored_digest=effect.request_digest if sends else None,
+        settled_at=max((send.settled_at for send in unclear), default=None),
+        resolved=_resolved(effect),
+        abandoned=effect.state == EffectState.ABANDONED,
+        owner_is_me=effect.job_id == job_id,
+        owner_unfinished=effect.job_id == job_id or _is_unfinished(effect),
+        owner=effect.job_id,
+        compensation=compensation_of(effect),
+        asked_since_last_send=_asked_since(effect, sends),
+        on_ambiguous=intent.on_ambiguous,
+    )
+
+
+def _resolved(effect: SideEffect) -> Literal["", "found", "human"]:
+    if effect.state != EffectState.SUCCEEDED or effect.resolved_by == BY_SEND:
+        return ""
+    return "found" if effect.resolved_by == BY_RECONCILIATION else "human"
+
+
+def _is_unfinished(effect: SideEffect) -> bool:
+    """Say whether the owner will still find out; a dead letter waits for a human and finds nothing out by itself."""
+    using = effect._state.db  # noqa: SLF001
+    owner = Job.objects.using(using).filter(pk=effect.job_id).only("state", "resolution").first()
+    return owner is not None and owner.state != "dead_lettered" and is_unfinished(owner.state, owner.resolution)
+
+
+def _asked_since(effect: SideEffect, sends: Sequence[Send]) -> bool:
+    if not sends:
+        return False
+    newest = sends[-1]
+    asked = Reconciliation.objects.using(effect._state.db).filter(effect_id=effect.pk)  # noqa: SLF001
+    last = asked.order_by("-created_at", "-id").first()
+    return last is not None and (last.created_at, last.pk) > (newest.started_at, newest.pk)
+
+
+def receipt_of(effect: SideEffect, sends: Sequence[Send]) -> Confirmed:
+    """Return the confirmed outcome as it is stored: the same for the first reader and for every later one."""
+    confirmed = next((send for send in sends if send.outcome == SendOutcome.CONFIRMED), None)
+    return Confirmed(
+        effect.provider_ref,
+        provider_request_id=effect.provider_request_id or None,
+        status=confirmed.status if confirmed else None,
+        replayed=True,
+        result=json.loads(effect.result),
+    )
+
+
+def namespace(intent: Intent, using: str, now: datetime) -> str:
+    """Return the namespace of provider keys: the setting's, or the one that this database was given when it was made.
+
+    Raises:
+        DefinitionError: The stored one is gone although keys were made with it; another one would double effects.
+    """
+    if intent.namespace:
+        return intent.namespace
+    rows = Installation.objects.using(using)
+    found = rows.first()
+    if found is None:
+        if Send.objects.using(using).exists():
+            msg = (
+                "The row with the namespace of provider keys is missing, and keys were made with it: another namespace "
+                "would repeat effects. Restore the row, or set DJANGO_JOBS['NAMESPACE'] to the value it had."
+            )
+            raise DefinitionError(msg)
+        fresh = Installation(id=1, namespace=str(uuid.uuid4()), created_at=now)
+        rows.bulk_create([fresh], ignore_conflicts=True)
+        found = rows.get()
+    return found.namespace
+
+
+def new_effect(intent: Intent, *, job_id: uuid.UUID, now: datetime) -> SideEffect:
+    """Return an unsaved row for an effect that nobody has intended before."""
+    effect = SideEffect(
+        id=uuid7(),
+        job_id=job_id,
+        tenant=intent.tenant,
+        provider=intent.provider,
+        business_key=intent.business_key,
+        name=intent.name,
+        created_at=now,
+    )
+    write_intent(effect, intent)
+    return effect
+
+
+def write_intent(effect: SideEffect, intent: Intent) -> None:
+    """Put the request and the promise that holds for it into the row."""
+    promise = intent.guarantees
+    effect.request, effect.request_digest = intent.request, intent.digest
+    effect.required, effect.on_ambiguous = intent.required, intent.on_ambiguous
+    effect.owner, effect.retry_policy = intent.owner, intent.retry
+    effect.dedupe = promise.dedupe.value
+    effect.key_lifetime_seconds = promise.key_lifetime.total_seconds() if promise.key_lifetime else None
+    effect.can_reconcile = promise.can_reconcile
+    effect.settle_seconds = promise.settle.total_seconds()
+    effect.visible_after_seconds = promise.visible_after.total_seconds()

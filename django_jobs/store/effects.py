@@ -1,0 +1,441 @@
+"""The only writer of effects, sends, reconciliations and adoptions.
+
+An intent is a decision and needs the ownership of the job; evidence (what a provider answered) needs none and is taken
+from a stale worker too. Locks are taken in one order: job, effect, send.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from django_jobs import telemetry
+from django_jobs.domain.effects import (
+    Action,
+    AfterReconcile,
+    Confirmed,
+    Decision,
+    Dedupe,
+    EffectFacts,
+    Meaning,
+    Outcome,
+    Reconciliation,
+    Rejected,
+    after_reconcile,
+    decide,
+    join,
+    may_adopt,
+)
+from django_jobs.domain.facts import UNCLEAR
+from django_jobs.domain.identity import provider_key
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.retry import RetryPolicy
+from django_jobs.domain.states import EffectState, SendOutcome
+from django_jobs.exceptions import EffectKeyReusedError, PermanentError
+from django_jobs.models import EffectAdoption, Send, SideEffect
+from django_jobs.models import Reconciliation as ReconciliationRow
+from django_jobs.store.completion import lock_for_completion
+from django_jobs.store.effect_rows import (
+    ABANDONED,
+    BY_RECONCILIATION,
+    BY_SEND,
+    Intent,
+    compensation_of,
+    facts_of,
+    json_text,
+    namespace,
+    new_effect,
+    receipt_of,
+    storable,
+    write_intent,
+)
+from django_jobs.store.leases import Held
+from django_jobs.store.times import read_now
+
+_IDLE = timedelta(seconds=5)  # a host that vanishes inside one of these short transactions holds nothing for longer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intended:
+    """What was decided about an effect, under its lock, and what the next step needs.
+
+    ``send_number`` and ``key`` are those of the send that was recorded, or of the newest one; ``receipt`` is set when
+    the effect is applied already. ``operation_id`` is the job that sent first: it stays when another job takes over.
+    """
+
+    decision: Decision
+    facts: EffectFacts
+    effect_id: uuid.UUID
+    owner_id: uuid.UUID
+    request: str
+    provider_ref: str
+    send_number: int
+    key: str
+    deadline: datetime
+    first_sent_at: datetime
+    operation_id: str
+    questions: int
+    receipt: Confirmed | None
+
+
+def intend(held: Held, intent: Intent, *, sending: bool = True) -> Intended:
+    """Decide what may be done with an effect, and record it before anything is done; one short transaction.
+
+    Safe to repeat with the same intent: a send that is recorded already under its id is found again. With
+    ``sending=False`` nothing is sent; only what ends the question (review, abandonment) is recorded.
+
+    Raises:
+        LeaseLostError: The attempt no longer owns the job.
+        PermanentError: This would be the first send, and the job is worth nothing any more.
+    """
+    with transaction.atomic(using=held.using):
+        lock_for_completion(held, idle=_IDLE, operation="effect")
+        now = read_now(held.using)
+        effect = _locked(intent, held, now)
+        sends = _sends(effect)
+        facts = facts_of(effect, sends, intent, job_id=held.job_id, now=now)
+        mine = next((send for send in sends if send.pk == intent.send_id and send.outcome is None), None)
+        decision = _again(mine) if mine else _decide(facts, sends, held, intent)
+        if not decision.may_send:
+            _act(effect, sends, decision, held=held, now=now)
+        elif sending and mine is None:
+            _refuse_useless(sends, intent, now)
+            _send(effect, sends, intent, decision=decision, held=held, now=now)
+    if decision.may_send and sending:
+        telemetry.emit("effect.send", job_id=held.job_id, name=intent.name, provider=intent.provider, number=len(sends))
+    return _intended(effect, sends, facts, decision, held=held)
+
+
+def _locked(intent: Intent, held: Held, now: datetime) -> SideEffect:
+    """Insert the effect or find it, and lock it; two jobs with one business key meet here."""
+    rows = SideEffect.objects.using(held.using)
+    rows.bulk_create([new_effect(intent, job_id=held.job_id, now=now)], ignore_conflicts=True)
+    return rows.select_for_update(no_key=True).get(
+        tenant=intent.tenant, provider=intent.provider, business_key=intent.business_key, name=intent.name
+    )
+
+
+def _sends(effect: SideEffect) -> list[Send]:
+    return list(Send.objects.using(effect._state.db).filter(effect_id=effect.pk).order_by("number"))  # noqa: SLF001
+
+
+def _again(mine: Send) -> Decision:
+    return Decision(action=Action.SEND, why="This send was recorded before the reply was lost.", epoch=mine.epoch)
+
+
+def _decide(facts: EffectFacts, sends: Sequence[Send], held: Held, intent: Intent) -> Decision:
+    twice = [send for send in sends if send.attempt_id == held.attempt_id and send.request_digest != intent.digest]
+    if twice:
+        return Decision(
+            action=Action.CHANGED,
+            why=(
+                f"This attempt has sent it with another request ({twice[0].request_digest}, now {intent.digest}). "
+                "In a loop, pass key= with the id of what each effect is about."
+            ),
+        )
+    return decide(facts)
+
+
+def _refuse_useless(sends: Sequence[Send], intent: Intent, now: datetime) -> None:
+    if not sends and intent.useful_until is not None and now >= intent.useful_until:
+        msg = (
+            f"The effect {intent.name!r} was not sent: the job was useful only until "
+            f"{intent.useful_until:%Y-%m-%d %H:%M:%S} UTC, and nothing has been sent for it yet."
+        )
+        raise PermanentError(msg)
+
+
+def _send(
+    effect: SideEffect, sends: list[Send], intent: Intent, *, decision: Decision, held: Held, now: datetime
+) -> None:
+    """Record a request before it is made; whoever sends owns the effect from then on."""
+    _close_open(sends, now)
+    if not any((send.outcome or "open") in UNCLEAR for send in sends):
+        write_intent(effect, intent)
+    deadline = now + intent.call
+    send = Send(
+        id=intent.send_id,
+        effect_id=effect.pk,
+        job_id=held.job_id,
+        attempt_id=held.attempt_id,
+        fence=held.number,
+        number=len(sends) + 1,
+        epoch=decision.epoch,
+        provider_key=_key(effect, sends, intent, decision.epoch, now),
+        request_digest=intent.digest,
+        started_at=now,
+        deadline_at=deadline,
+        settled_at=deadline + timedelta(seconds=effect.settle_seconds),
+    )
+    send.save(using=held.using, force_insert=True)
+    sends.append(send)
+    effect.job_id, effect.epoch = held.job_id, decision.epoch
+    effect.required, effect.on_ambiguous = intent.required, intent.on_ambiguous
+    _rejoin(effect, sends, now)
+    effect.save()
+
+
+def _close_open(sends: Sequence[Send], now: datetime, *, over: bool = False) -> None:
+    """Close sends without a recorded answer as unclear; with ``over`` only those whose deadline has passed."""
+    for send in sends:
+        if send.outcome is None and (not over or send.deadline_at <= now):
+            send.outcome, send.finished_at = SendOutcome.UNKNOWN.value, now
+            send.reason = "No answer was recorded."
+            send.save(update_fields=["outcome", "finished_at", "reason"])
+
+
+def _key(effect: SideEffect, sends: Sequence[Send], intent: Intent, epoch: int, now: datetime) -> str:
+    """Return the provider key of an epoch: the one that was used, whatever the code says by now, else a new one."""
+    used = next((send.provider_key for send in sends if send.epoch == epoch), None)
+    if used is not None:
+        return used
+    return provider_key(
+        namespace=namespace(intent, effect._state.db or "default", now),  # noqa: SLF001
+        tenant=intent.tenant,
+        provider=intent.provider,
+        business_key=intent.business_key,
+        effect_name=intent.name,
+        epoch=epoch,
+        alphabet=intent.guarantees.key_alphabet,
+        max_length=intent.guarantees.key_max_length,
+    )
+
+
+def _act(effect: SideEffect, sends: Sequence[Send], decision: Decision, *, held: Held, now: datetime) -> None:
+    """Write down what a decision other than a send means for the row."""
+    match decision.action:
+        case Action.ADOPT:
+            _adopt(effect, held, now)
+            return
+        case Action.REVIEW:
+            _close_open(sends, now, over=True)
+            effect.needs_review, effect.review_reason = True, decision.why
+            telemetry.emit("effect.review", job_id=held.job_id, effect_id=effect.pk, reason=decision.why)
+        case Action.ABANDON if effect.state != EffectState.ABANDONED:
+            _close_open(sends, now, over=True)
+            effect.state, effect.review_reason = EffectState.ABANDONED.value, decision.why
+            effect.resolved_by, effect.resolved_at = ABANDONED, now
+            telemetry.emit("effect.abandoned", job_id=held.job_id, effect_id=effect.pk, reason=decision.why)
+        case Action.WAIT if effect.waiting_since is None and effect.job_id == held.job_id:
+            effect.waiting_since = now
+        case _:
+            return
+    _rejoin(effect, sends, now)
+    effect.save()
+
+
+def _adopt(effect: SideEffect, held: Held, now: datetime) -> None:
+    row = EffectAdoption(
+        id=uuid7(), effect_id=effect.pk, job_id=held.job_id, attempt_id=held.attempt_id, created_at=now
+    )
+    EffectAdoption.objects.using(held.using).bulk_create([row], ignore_conflicts=True)
+    telemetry.emit("effect.adopted", job_id=held.job_id, effect_id=effect.pk, owner_id=effect.job_id)
+
+
+def _rejoin(effect: SideEffect, sends: Sequence[Send], now: datetime, *, found: bool = False) -> None:
+    """Recompute the effect from all of its sends; nothing leaves "succeeded"."""
+    succeeded = effect.state == EffectState.SUCCEEDED
+    abandoned = effect.state == EffectState.ABANDONED
+    state = join((send.outcome for send in sends), resolved=succeeded or found, abandoned=abandoned)
+    if state is EffectState.SUCCEEDED and not succeeded:
+        effect.resolved_by, effect.resolved_at = BY_RECONCILIATION if found else BY_SEND, now
+    effect.state = state.value
+    if state in (EffectState.SUCCEEDED, EffectState.REJECTED):
+        effect.needs_review, effect.waiting_since = False, None
+    effect.revision += 1
+
+
+def _intended(
+    effect: SideEffect, sends: Sequence[Send], facts: EffectFacts, decision: Decision, *, held: Held
+) -> Intended:
+    newest = sends[-1] if sends else None
+    return Intended(
+        decision=decision,
+        facts=facts,
+        effect_id=effect.pk,
+        owner_id=effect.job_id,
+        request=effect.request,
+        provider_ref=effect.provider_ref,
+        send_number=newest.number if newest else 0,
+        key=newest.provider_key if newest else "",
+        deadline=newest.deadline_at if newest else facts.now,
+        first_sent_at=sends[0].started_at if sends else facts.now,
+        operation_id=str(sends[0].job_id if sends else held.job_id),
+        questions=_questions(effect, sends),
+        receipt=receipt_of(effect, sends) if effect.state == EffectState.SUCCEEDED else None,
+    )
+
+
+def _questions(effect: SideEffect, sends: Sequence[Send]) -> int:
+    """Count what was tried to find out: sends without a clear answer, and questions to the provider."""
+    asked = ReconciliationRow.objects.using(effect._state.db).filter(effect_id=effect.pk).count()  # noqa: SLF001
+    return asked + sum((send.outcome or "open") in UNCLEAR for send in sends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What is known after an answer was recorded; ``receipt`` is set when the effect is applied."""
+
+    state: EffectState
+    receipt: Confirmed | None
+
+
+def record(held: Held, send_id: uuid.UUID, outcome: Outcome, *, settles_key: bool = False) -> Recorded:
+    """Record what one request taught. Evidence: it needs no ownership, and repeating it changes nothing.
+
+    A confirmation is taken whatever was concluded before; any other answer replaces only an open or unclear one.
+    ``settles_key`` says that the provider remembers this rejection under the key: then no request with that key was
+    applied, the unclear ones included.
+    """
+    with transaction.atomic(using=held.using):
+        effect_id = Send.objects.using(held.using).values_list("effect_id", flat=True).get(pk=send_id)
+        effect = SideEffect.objects.using(held.using).select_for_update(no_key=True).get(pk=effect_id)
+        sends = _sends(effect)
+        send = next(item for item in sends if item.pk == send_id)
+        before, now = send.outcome, read_now(held.using)
+        if _may_replace(before, outcome):
+            _write_outcome(effect, send, outcome, now)
+            if settles_key and effect.dedupe == Dedupe.KEY:
+                _settle_key(sends, send, now)
+            _rejoin(effect, sends, now)
+            effect.save()
+        state = EffectState(effect.state)
+        receipt = receipt_of(effect, sends) if state is EffectState.SUCCEEDED else None
+    _tell(held, effect, send, before)
+    return Recorded(state=state, receipt=receipt)
+
+
+def _may_replace(stored: str | None, outcome: Outcome) -> bool:
+    if isinstance(outcome, Confirmed):
+        return stored != SendOutcome.CONFIRMED
+    return (stored or "open") in UNCLEAR
+
+
+def _write_outcome(effect: SideEffect, send: Send, outcome: Outcome, now: datetime) -> None:
+    send.finished_at, send.status = now, outcome.status
+    send.provider_request_id = storable(outcome.provider_request_id or "", 255)
+    if isinstance(outcome, Confirmed):
+        send.outcome, send.reason = SendOutcome.CONFIRMED.value, ""
+        send.provider_ref, send.replayed = storable(outcome.provider_ref, 255), outcome.replayed
+        if effect.state != EffectState.SUCCEEDED:
+            effect.provider_ref, effect.provider_request_id = send.provider_ref, send.provider_request_id
+            effect.result = json_text(outcome.result)
+    elif isinstance(outcome, Rejected):
+        send.outcome, send.reason = SendOutcome.REJECTED.value, storable(outcome.reason)
+        send.permanent, send.key_is_burnt = outcome.permanent, bool(outcome.key_is_burnt)
+    else:
+        send.outcome, send.reason = SendOutcome.UNKNOWN.value, storable(outcome.reason)
+    send.save()
+
+
+def _settle_key(sends: Sequence[Send], answered_send: Send, now: datetime) -> None:
+    for send in sends:
+        if (send.outcome or "open") in UNCLEAR and send.provider_key == answered_send.provider_key:
+            send.outcome, send.finished_at = SendOutcome.REJECTED.value, send.finished_at or now
+            send.permanent, send.key_is_burnt = True, True
+            why = f"The provider remembers the rejection of send {answered_send.number} for its key."
+            send.reason = storable(f"{send.reason} {why}".strip())
+            send.save()
+
+
+def _tell(held: Held, effect: SideEffect, send: Send, before: str | None) -> None:
+    telemetry.emit(
+        f"effect.{send.outcome}", job_id=held.job_id, effect_id=effect.pk, name=effect.name, number=send.number
+    )
+    if send.outcome == SendOutcome.CONFIRMED and before in (SendOutcome.NOT_APPLIED, SendOutcome.REJECTED):
+        telemetry.emit(
+            "owner.alert",
+            reason="an effect that was judged not applied was applied",
+            job_id=effect.job_id,
+            owner=effect.owner,
+        )
+
+
+def answered(
+    held: Held, intended: Intended, intent: Intent, found: Reconciliation, *, policy: RetryPolicy
+) -> AfterReconcile:
+    """Store a provider's answer to the question what happened, and what follows from it. Evidence, like :func:`record`.
+
+    ``intended.facts.now`` is taken as the time of the question: it was read before the provider was asked.
+    """
+    with transaction.atomic(using=held.using):
+        rows = SideEffect.objects.using(held.using).select_for_update(no_key=True)
+        effect = rows.get(pk=intended.effect_id)
+        sends, now = _sends(effect), read_now(held.using)
+        facts = facts_of(effect, sends, intent, job_id=held.job_id, now=intended.facts.now)
+        after = _meaning(facts, found, intended, policy)
+        row = ReconciliationRow(
+            id=uuid7(),
+            effect_id=effect.pk,
+            attempt_id=held.attempt_id,
+            created_at=now,
+            verdict=found.verdict.value,
+            is_final=after.final,
+            provider_ref=storable(found.provider_ref or "", 255),
+            evidence=json_text(found.evidence),
+        )
+        row.save(using=held.using, force_insert=True)
+        _conclude(effect, sends, row, after, burnt=facts.guarantees.caches_failures, now=now)
+        effect.save()
+    telemetry.emit(
+        "effect.reconciled", job_id=held.job_id, effect_id=effect.pk, verdict=found.verdict.value, final=after.final
+    )
+    return after
+
+
+def _meaning(facts: EffectFacts, found: Reconciliation, intended: Intended, policy: RetryPolicy) -> AfterReconcile:
+    applied = after_reconcile(facts, found, asked=intended.questions + 1, policy=policy)
+    if applied.meaning is Meaning.APPLIED or facts.sends == intended.facts.sends:
+        return applied
+    return AfterReconcile(meaning=Meaning.DECIDE, why="While the provider was asked, more was sent or learned.")
+
+
+def _conclude(
+    effect: SideEffect,
+    sends: Sequence[Send],
+    row: ReconciliationRow,
+    after: AfterReconcile,
+    *,
+    burnt: bool,
+    now: datetime,
+) -> None:
+    """Apply a final answer. The requests themselves stay as they were seen when the effect is found applied."""
+    if after.meaning is Meaning.APPLIED and effect.state != EffectState.SUCCEEDED:
+        effect.provider_ref = row.provider_ref
+    if after.meaning in (Meaning.REJECTED, Meaning.NOT_APPLIED):
+        rejected = after.meaning is Meaning.REJECTED
+        for send in sends:
+            if (send.outcome or "open") in UNCLEAR:
+                send.outcome = (SendOutcome.REJECTED if rejected else SendOutcome.NOT_APPLIED).value
+                send.finished_at = send.finished_at or now
+                send.reason = storable(" ".join(filter(None, (send.reason, after.why))))
+                send.permanent, send.key_is_burnt = rejected, rejected and burnt
+                send.save()
+    if after.meaning is Meaning.WAIT and effect.waiting_since is None:
+        effect.waiting_since = now
+    _rejoin(effect, sends, now, found=after.meaning is Meaning.APPLIED)
+
+
+def recheck_adopted(held: Held) -> None:
+    """Refuse a completion that stands on a receipt which does not hold any more; locks the adopted effects.
+
+    Raises:
+        EffectKeyReusedError: An adopted effect is being, or has been, taken back.
+    """
+    adopted = EffectAdoption.objects.using(held.using).filter(job_id=held.job_id).values_list("effect_id", flat=True)
+    ids = sorted(adopted)
+    if not ids:
+        return
+    effects = SideEffect.objects.using(held.using).filter(pk__in=ids).order_by("id").select_for_update(no_key=True)
+    for effect in effects:
+        if not may_adopt(state=EffectState(effect.state), compensation=compensation_of(effect)):
+            msg = (
+                f"Job {held.job_id} took the receipt of the effect {effect.name!r} ({effect.business_key}) from job "
+                f"{effect.job_id}, and it does not hold any more (state {effect.state}, compensation "
+                f"{compensation_of(effect)}). A human decides what the two jobs mean."
+            )
+            raise EffectKeyReusedError(msg)

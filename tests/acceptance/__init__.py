@@ -1,0 +1,1 @@
+"""Real workers, real processes, real signals: what is promised, shown from outside."""
