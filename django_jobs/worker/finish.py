@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from django.db import transaction
+
 from django_jobs import telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.errors import classify, describe
 from django_jobs.domain.poison import cleared
-from django_jobs.domain.redaction import Redactor
+from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
 from django_jobs.domain.retry import (
     DeadLetter,
     after_failure,
@@ -24,6 +27,7 @@ from django_jobs.domain.states import DeadReason, ErrorClass
 from django_jobs.exceptions import EffectsOpenError, EffectUncertain, LeaseLostError, Snooze
 from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
 from django_jobs.store.completion import read_back
+from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.outage import outage
@@ -61,8 +65,33 @@ def settled(attempt: RunningAttempt, action: Callable[[], object]) -> None:
 
 
 def record_success(attempt: RunningAttempt, result: str | None) -> None:
-    """Record the success of a handler that committed its rows itself."""
-    settled(attempt, lambda: succeed(attempt, result=result, budget=attempt.definition.terms.budget))
+    """Record the success of a handler that committed its rows itself.
+
+    Raises:
+        LeaseLostError: The attempt no longer owns the job.
+        EffectsOpenError: An effect stands against success.
+        EffectKeyReusedError: An adopted effect is being, or has been, taken back.
+    """
+    budget = attempt.definition.terms.budget
+    if not attempt.definition.takes_context:
+        settled(attempt, lambda: succeed(attempt, result=result, budget=budget))
+        return
+
+    def action() -> None:
+        with transaction.atomic(using=attempt.using):
+            recheck_adopted(attempt)
+            succeed(attempt, result=result, budget=budget)
+
+    settled(attempt, action)
+
+
+@functools.cache
+def _redactor_of(names: frozenset[str]) -> Redactor:
+    return Redactor(names=names)
+
+
+def _redactor() -> Redactor:
+    return _redactor_of(DEFAULT_NAMES | frozenset(get_settings().redact))
 
 
 def record_error(attempt: RunningAttempt, error: BaseException) -> None:
@@ -110,7 +139,7 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
     """
     policy = attempt.definition.retry
     verdict = classify(error, policy)
-    record = describe(error, redact=Redactor(names=get_settings().redact).text, limit=get_settings().error_max_bytes)
+    record = describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
     counters = count_failure(
         attempt.claimed.counters, verdict.error_class, same=record.fingerprint == attempt.claimed.error_fingerprint
     )
@@ -138,7 +167,7 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
 
 
 def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: ErrorClass, reason: DeadReason) -> None:
-    record = describe(error, redact=Redactor(names=get_settings().redact).text, limit=get_settings().error_max_bytes)
+    record = describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
     failure = Failure(error=record, error_class=error_class, counters=replace(attempt.claimed.counters))
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
