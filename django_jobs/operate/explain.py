@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_jobs.domain.canonical import canonical
+from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.models import Job
 from django_jobs.operate.explain_attempts import attempt_lines
 from django_jobs.operate.explain_effects import effect_lines
@@ -107,6 +108,9 @@ def _caller(job: Job) -> str:
 
 
 def _replay(history: JobHistory, plan: ReplayPlan) -> Iterator[str]:
+    if history.job.state in (JobState.SUCCEEDED, JobState.CANCELLED):
+        yield plan.refused
+        return
     yield _verdict(history, plan)
     if plan.refused:
         yield plan.refused
@@ -117,25 +121,25 @@ def _replay(history: JobHistory, plan: ReplayPlan) -> Iterator[str]:
             "No side effect is recorded, so none would be skipped. Calls that the handler makes outside of effects are "
             "unknown here."
         )
-    yield f"Rows: {plan.rows}"
+    yield plan.rows
     if plan.effects:
         yield "This holds if the handler asks for the same requests again."
 
 
 def _verdict(history: JobHistory, plan: ReplayPlan) -> str:
-    subject = "A replay" if history.job.state == "dead_lettered" else "Another attempt"
+    subject = "a replay" if history.job.state == JobState.DEAD_LETTERED else "another attempt"
     worst = plan.worst
     if worst is OnReplay.NEEDS_DECISION:
-        return f"NO: {subject.lower()} needs your decision first: whether an effect was applied is not known."
+        return f"NO: {subject} needs your decision first: whether an effect was applied is not known."
     if worst is OnReplay.MAY_REPEAT:
         return (
-            f"NOT FOR SURE: with {subject.lower()} an effect may happen again, and the handler's author accepts that."
+            f"NOT FOR SURE: with {subject} an effect may happen again, and the handler's author accepts that."
         )
     if not plan.rows_safe:
-        return f"FOR EFFECTS YES: {subject.lower()} repeats none that is recorded, but rows may be written again."
-    if worst is None and any(attempt.outcome == "lost" for attempt in history.attempts):
+        return f"FOR EFFECTS YES: {subject} repeats none that is recorded, but rows may be written again."
+    if worst is None and any(attempt.outcome == AttemptOutcome.LOST for attempt in history.attempts):
         return (
-            f"FOR ROWS YES: {subject.lower()} repeats no row; calls outside of effects may have been made by a lost "
+            f"FOR ROWS YES: {subject} repeats no row; calls outside of effects may have been made by a lost "
             "attempt."
         )
-    return f"YES: {subject.lower()} cannot repeat anything that is recorded."
+    return f"YES: {subject} cannot repeat anything that is recorded."
