@@ -115,7 +115,7 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
     Raises:
         DefinitionError: An annotation names something that does not exist.
     """
-    bare = types.FunctionType(func.__code__, func.__globals__)
+    bare = types.FunctionType(func.__code__, func.__globals__, closure=func.__closure__)
     bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
     try:
         return typing.get_type_hints(bare, include_extras=True)
