@@ -19,7 +19,7 @@ class VendorSQL(migrations.RunSQL):
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
         """Tell how to write this operation down."""
         name, args, kwargs = super().deconstruct()
-        return name, args, {"vendor": self.vendor, **kwargs}
+        return name, list(args), {"vendor": self.vendor, **kwargs}
 
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState

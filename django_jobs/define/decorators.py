@@ -70,7 +70,7 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     if function is not None:
         return _declare(function, **declared)
 
-    def decorate(func: Callable[P, R]) -> DurableJob[P, R]:
+    def decorate(func: Callable[..., Any]) -> DurableJob[..., Any]:
         return _declare(func, **declared)
 
     return decorate

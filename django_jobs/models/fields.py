@@ -10,7 +10,7 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 if TYPE_CHECKING:
-    _Base = models.DateTimeField[datetime, datetime]
+    _Base = models.DateTimeField[Any, Any]
 else:
     _Base = models.DateTimeField
 
@@ -27,7 +27,7 @@ def from_text(value: str) -> datetime:
     return datetime.strptime(value, TEXT_FORMAT).replace(tzinfo=UTC)
 
 
-class InstantField(_Base):
+class InstantColumn(_Base):
     """An aware UTC datetime whatever ``USE_TZ`` says; on SQLite a fixed-width text, because shorter ones sort wrongly."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
@@ -75,3 +75,10 @@ def as_instant(value: Any, connection: BaseDatabaseWrapper) -> datetime | None:
 def _chopped_zone(connection: BaseDatabaseWrapper) -> tzinfo:
     """Return the zone that the driver left off: our own text is UTC; PostgreSQL answers in the session's (USE_TZ off)."""
     return UTC if connection.vendor == "sqlite" else ZoneInfo(connection.timezone_name)
+
+
+if TYPE_CHECKING:
+    # Type checkers know the nullability of Django's own field only.
+    InstantField = models.DateTimeField
+else:
+    InstantField = InstantColumn

@@ -95,7 +95,8 @@ def _cursor(connection: BaseDatabaseWrapper) -> Iterator[Any]:
     from django_jobs.store.prepared import PreparedCursor  # psycopg is not there on a SQLite-only installation
 
     connection.ensure_connection()
-    with connection.wrap_database_errors, connection._prepare_cursor(PreparedCursor(connection.connection)) as cursor:
+    wrap: Any = connection._prepare_cursor  # type: ignore[attr-defined]  # noqa: SLF001  query logs and wrappers see it
+    with connection.wrap_database_errors, wrap(PreparedCursor(connection.connection)) as cursor:
         yield cursor
 
 
@@ -133,7 +134,7 @@ def kinds() -> dict[str, type[models.Field[Any, Any]]]:
         for field in model._meta.concrete_fields:
             target = field.target_field if isinstance(field, models.ForeignKey) else field
             for kind in (InstantField, models.UUIDField, models.BooleanField):
-                if isinstance(target, kind):
+                if isinstance(target, kind) and field.column:
                     found[field.column] = kind
     return found
 

@@ -1,0 +1,1 @@
+"""The shop of the test project and the parts of its demo."""
