@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig
+from django.conf import settings
 
 
 class DjangoJobsConfig(AppConfig):
@@ -14,7 +15,14 @@ class DjangoJobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import every app's ``jobs`` module, so that the registry is complete before the first request."""
+        """Register the checks; import every app's ``jobs`` module, so that the registry is complete before any request.
+
+        With wrong settings nothing is imported: the checks then say what is wrong, and so does every ``@job``.
+        """
+        from django_jobs import checks
+        from django_jobs.conf import problems
         from django_jobs.define.registry import autodiscover
 
-        autodiscover()
+        checks.register()
+        if not problems(getattr(settings, "DJANGO_JOBS", {})):
+            autodiscover()

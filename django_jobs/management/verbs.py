@@ -1,0 +1,340 @@
+"""The verbs of ``manage.py jobs``: each declares its arguments, and turns options into text and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from django_jobs.domain.states import JobState
+from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
+from django_jobs.management.show import show_text
+from django_jobs.management.tables import harmless, table
+from django_jobs.models import Job
+from django_jobs.operate.doctor import LONG, Diagnosis, diagnose
+from django_jobs.operate.explain import Explanation, explain
+from django_jobs.operate.history import as_dict, history_of, plain
+from django_jobs.operate.listing import LIMIT, LONGEST, Filters, Listed, Page, list_jobs, parse_since
+from django_jobs.operate.lookup import JobNotFoundError, find_job
+from django_jobs.operate.verify import Report, verify
+from django_jobs.operate.wording import counted, instant
+
+USAGE = 2
+FOUND = 1
+_IDS_SHOWN = 20
+
+_LISTED = (
+    "id",
+    "job_type",
+    "queue_name",
+    "priority",
+    "state",
+    "generation",
+    "fence",
+    "subject",
+    "owner",
+    "dead_reason",
+    "resolution",
+    "error_class",
+    "error_type",
+    "available_at",
+    "created_at",
+    "finished_at",
+    "code_version",
+)
+
+Write = Callable[[str], object]
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One verb: ``run`` gets the options, among them ``database``, and a function that writes a line."""
+
+    name: str
+    help: str
+    add_arguments: Callable[[CommandParser], None]
+    run: Callable[[Options, Write], int]
+
+
+def as_json(value: object) -> str:
+    """Write a value as one line of JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _add_json(parser: CommandParser) -> None:
+    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+
+
+def _add_job(parser: CommandParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="The job's id, or its first 8 digits or more if no other begins so.")
+    _add_json(parser)
+
+
+def _job(options: Options) -> Job:
+    try:
+        return find_job(options["job"], using=options["database"])
+    except JobNotFoundError as error:
+        raise CommandError(str(error), returncode=USAGE) from None
+
+
+def _show(options: Options, write: Write) -> int:
+    history = history_of(_job(options), using=options["database"])
+    write(as_json(as_dict(history)) if options["json"] else show_text(as_dict(history)))
+    return 0
+
+
+def _explain(options: Options, write: Write) -> int:
+    told = explain(_job(options), using=options["database"])
+    if options["json"]:
+        write(as_json(_explanation_dict(told)))
+        return 0
+    for place, section in enumerate(told.sections):
+        write(("\n" if place else "") + section.title.upper())
+        for line in section.lines:
+            write(harmless(f"  {line}"))
+    return 0
+
+
+def _explanation_dict(told: Explanation) -> dict[str, Any]:
+    plan = told.replay
+    return {
+        "job": told.job_id,
+        "sections": [{"title": section.title, "lines": list(section.lines)} for section in told.sections],
+        "replay": {
+            "refused": plan.refused,
+            "safe": plan.safe,
+            "rows": plan.rows,
+            "effects": [
+                {
+                    "id": str(effect.effect_id),
+                    "name": effect.name,
+                    "provider": effect.provider,
+                    "business_key": effect.business_key,
+                    "on_replay": effect.on_replay.value,
+                    "until": plain(effect.until),
+                    "why": effect.why,
+                }
+                for effect in plan.effects
+            ],
+        },
+    }
+
+
+def _add_list(parser: CommandParser) -> None:
+    states = [state.value for state in JobState]
+    parser.add_argument("--state", action="append", default=[], choices=states, help="Only this state; repeatable.")
+    parser.add_argument("--type", action="append", default=[], metavar="NAME", help="Only this job type; repeatable.")
+    parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="Only this queue; repeatable.")
+    parser.add_argument("--subject", default="", help="Only jobs about this, for example order:42.")
+    parser.add_argument("--key", default="", help="Only jobs that were enqueued with this idempotency key.")
+    parser.add_argument("--lost", action="store_true", help="Only jobs with an attempt that was never observed to end.")
+    parser.add_argument("--dead", action="store_true", help="Only dead letters that wait for a human.")
+    parser.add_argument(
+        "--since", metavar="TIME", help="Only jobs created since then: 2026-11-29T18:00 (UTC), or 12h, 7d."
+    )
+    parser.add_argument(
+        "--limit", type=_limit, default=LIMIT, help=f"Jobs on one page, up to {LONGEST} (default: {LIMIT})."
+    )
+    parser.add_argument("--before", type=_uuid, metavar="JOB", help="Only jobs older than this one: the next page.")
+    _add_json(parser)
+
+
+def _limit(text: str) -> int:
+    number = at_least_one(text)
+    if number > LONGEST:
+        msg = f"{text!r} is more than {LONGEST}; use --before for the next page"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        msg = f"{text!r} is no whole job id"
+        raise argparse.ArgumentTypeError(msg) from None
+
+
+def _filters(options: Options) -> Filters:
+    try:
+        since = parse_since(options["since"], using=options["database"]) if options["since"] else None
+    except ValueError as error:
+        raise CommandError(str(error), returncode=USAGE) from None
+    return Filters(
+        states=options["state"],
+        job_types=options["type"],
+        queues=options["queue"],
+        subject=options["subject"],
+        key=options["key"],
+        lost=options["lost"],
+        dead=options["dead"],
+        since=since,
+        before=options["before"],
+        limit=options["limit"],
+    )
+
+
+def _list(options: Options, write: Write) -> int:
+    page = list_jobs(_filters(options), using=options["database"])
+    if options["json"]:
+        for item in page.jobs:
+            write(as_json(_listed_dict(item)))
+    elif page.jobs:
+        write(_listed_table(page))
+    else:
+        write("No job matches.")
+    return 0
+
+
+def _listed_dict(item: Listed) -> dict[str, Any]:
+    job = item.job
+    return {
+        **{column: plain(getattr(job, column)) for column in _LISTED},
+        "key": item.key,
+        "last_outcome": item.last_outcome,
+        "losses": item.losses,
+        "loss": item.loss,
+    }
+
+
+def _listed_table(page: Page) -> str:
+    rows = [
+        (
+            item.job.pk,
+            item.job.job_type,
+            item.job.queue_name,
+            _state(item),
+            item.job.fence,
+            item.key or item.job.subject,
+            instant(item.job.created_at),
+            _note(item),
+        )
+        for item in page.jobs
+    ]
+    text = table(("job", "type", "queue", "state", "attempts", "key or subject", "created", "note"), rows)
+    return text + (f"\nMore: add --before {page.jobs[-1].job.pk}" if page.more else "")
+
+
+def _state(item: Listed) -> str:
+    return f"{item.job.state} ({item.job.resolution})" if item.job.resolution else item.job.state
+
+
+def _note(item: Listed) -> str:
+    loss = f"{counted(item.losses, 'loss', 'losses')}: {item.loss}" if item.losses else ""
+    return "; ".join(filter(None, (item.job.dead_reason, loss, item.job.error_type)))
+
+
+def _verify(options: Options, write: Write) -> int:
+    report = verify(using=options["database"])
+    write(as_json(_report_dict(report)) if options["json"] else "\n".join(_report_lines(report)))
+    return FOUND if report.violated else 0
+
+
+def _report_dict(report: Report) -> dict[str, Any]:
+    return {
+        "database": report.database,
+        "clean": not report.violated,
+        "seconds": round(report.seconds, 3),
+        "pruned": [],
+        "invariants": [
+            {
+                "name": item.invariant.name,
+                "meaning": item.invariant.meaning,
+                "about": item.invariant.about,
+                "violated_by": list(item.ids),
+            }
+            for item in report.checked
+        ],
+    }
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    for item in report.checked:
+        verdict = "ok" if item.holds else "VIOLATED"
+        yield f"{item.invariant.name:<4} {verdict:<8}  {item.invariant.meaning}"
+        if not item.holds:
+            yield from (f"       {item.invariant.about} {identifier}" for identifier in item.ids[:_IDS_SHOWN])
+            if len(item.ids) > _IDS_SHOWN:
+                yield f"       and {len(item.ids) - _IDS_SHOWN} more; --json prints all"
+    held = len(report.checked) - len(report.violated)
+    yield (
+        f"{held} of {counted(len(report.checked), 'invariant')} hold in database {report.database!r}, in "
+        f"{report.seconds:.2f} s. Nothing has been pruned, so every row must be accounted for."
+    )
+
+
+def _add_doctor(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--long",
+        type=seconds,
+        default=LONG.total_seconds(),
+        metavar="SECONDS",
+        help="Name atomic job types that ran longer than this (default: %(default)s).",
+    )
+    _add_json(parser)
+
+
+def _doctor(options: Options, write: Write) -> int:
+    found = diagnose(using=options["database"], long=timedelta(seconds=options["long"]))
+    write(as_json(_diagnosis_dict(found)) if options["json"] else "\n".join(_diagnosis_lines(found)))
+    return 0 if found.clean else FOUND
+
+
+def _diagnosis_dict(found: Diagnosis) -> dict[str, Any]:
+    return {
+        "database": found.database,
+        "read_at": plain(found.read_at),
+        "clean": found.clean,
+        "findings": [
+            {"id": item.id, "level": item.level, "text": item.text, "mend": item.mend} for item in found.findings
+        ],
+    }
+
+
+def _diagnosis_lines(found: Diagnosis) -> Iterator[str]:
+    for item in found.findings:
+        yield f"{item.level.upper()} {item.id}: {item.text}"
+        if item.mend:
+            yield f"    {item.mend}"
+    many = sum(item.level == "warning" for item in found.findings)
+    yield (
+        f"{counted(many, 'thing')} to mend in database {found.database!r}."
+        if many
+        else (f"Nothing to mend in database {found.database!r}.")
+    )
+
+
+def _work(options: Options, _: Write) -> int:
+    return work(options)
+
+
+VERBS: tuple[Verb, ...] = (
+    Verb(name="show", help="Print everything that is stored about one job.", add_arguments=_add_job, run=_show),
+    Verb(name="list", help="List jobs, newest first.", add_arguments=_add_list, run=_list),
+    Verb(
+        name="explain",
+        help="Tell in plain English what happened to one job and what is next.",
+        add_arguments=_add_job,
+        run=_explain,
+    ),
+    Verb(
+        name="verify",
+        help="Check the rows against the invariants; exit 1 with the ids that violate one.",
+        add_arguments=_add_json,
+        run=_verify,
+    ),
+    Verb(
+        name="doctor",
+        help="Look for what will bite: settings, database, workers, stored jobs; exit 1 if something does.",
+        add_arguments=_add_doctor,
+        run=_doctor,
+    ),
+    Verb(name="work", help="Run a worker; the same as runworker.", add_arguments=add_worker_arguments, run=_work),
+)

@@ -1,0 +1,78 @@
+"""What will bite: settings, database, workers and stored rows, looked at together.
+
+Each look is a function that yields findings. A ``warning`` asks for something to be done, an ``info`` only tells.
+Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from django.core import checks
+from django.db import connections
+from django.db.migrations.executor import MigrationExecutor
+
+from django_jobs.conf import get_settings
+from django_jobs.operate.doctor_database import database_looks
+from django_jobs.operate.doctor_jobs import job_looks
+from django_jobs.operate.doctor_workers import worker_looks
+from django_jobs.operate.finding import Finding, Surroundings
+from django_jobs.store.times import read_now
+
+LONG = timedelta(seconds=10)
+
+CHECKS = "django_jobs"  # the tag of the system checks, which are part of the look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All findings about one database and this process's settings."""
+
+    database: str
+    read_at: datetime | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing asks for something to be done."""
+        return all(finding.level == "info" for finding in self.findings)
+
+
+def diagnose(*, using: str, long: timedelta = LONG) -> Diagnosis:
+    """Look at everything; ``long`` is how long an atomic handler may hold its transaction before it is named.
+
+    Without up-to-date tables only the settings are looked at.
+    """
+    findings = [*_from_checks(using)]
+    unapplied = _unapplied(using)
+    if unapplied:
+        return Diagnosis(database=using, read_at=None, findings=(*findings, unapplied))
+    around = Surroundings(using=using, now=read_now(using), rules=get_settings(), long=long)
+    for look in (*database_looks(connections[using].vendor), *worker_looks(), *job_looks()):
+        findings.extend(look(around))
+    return Diagnosis(database=using, read_at=around.now, findings=tuple(findings))
+
+
+def _from_checks(using: str) -> Iterator[Finding]:
+    for message in checks.run_checks(tags=[CHECKS], databases=[using]):
+        if message.is_silenced():
+            continue
+        level: Literal["warning", "info"] = "warning" if message.level >= checks.WARNING else "info"
+        yield Finding(id=str(message.id), level=level, text=str(message.msg), mend=str(message.hint or ""))
+
+
+def _unapplied(using: str) -> Finding | None:
+    executor = MigrationExecutor(connections[using])
+    targets = [node for node in executor.loader.graph.leaf_nodes() if node[0] == "django_jobs"]
+    missing = [str(migration) for migration, _ in executor.migration_plan(targets)]
+    if not missing:
+        return None
+    return Finding(
+        id="migrations",
+        level="warning",
+        text=f"Migrations are not applied to database {using!r}: {', '.join(missing)}.",
+        mend=f"Run 'manage.py migrate --database {using} django_jobs'.",
+    )

@@ -1,0 +1,186 @@
+"""Everything that is stored about one job, read in a fixed number of queries and redacted before it is shown."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Model
+
+from django_jobs.conf import get_settings
+from django_jobs.domain.redaction import DEFAULT_NAMES, MASK, Redactor
+from django_jobs.models import (
+    Attempt,
+    DuplicateEnqueue,
+    EffectAdoption,
+    IdempotencyKey,
+    Job,
+    JobPayload,
+    JobStep,
+    Reconciliation,
+    Send,
+    SideEffect,
+)
+from django_jobs.store.times import read_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectHistory:
+    """One side effect: its sends by number, the questions asked about it, and who took over its receipt.
+
+    ``owner`` is the job that sent last; None when its row is gone.
+    """
+
+    effect: SideEffect
+    sends: tuple[Send, ...]
+    reconciliations: tuple[Reconciliation, ...]
+    adoptions: tuple[EffectAdoption, ...]
+    owner: Job | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHistory:
+    """One job with all that belongs to it; ``adopted`` are effects of other jobs whose receipts it took."""
+
+    using: str
+    read_at: datetime
+    job: Job
+    payload: JobPayload | None
+    key: IdempotencyKey | None
+    attempts: tuple[Attempt, ...]
+    effects: tuple[EffectHistory, ...]
+    adopted: tuple[EffectHistory, ...]
+    steps: tuple[JobStep, ...]
+    duplicates: tuple[DuplicateEnqueue, ...]
+
+    def attempt_number(self, attempt_id: uuid.UUID | None) -> int | None:
+        """Return the number of an attempt of this job, None for another job's."""
+        return next((attempt.number for attempt in self.attempts if attempt.pk == attempt_id), None)
+
+
+def history_of(job: Job, *, using: str) -> JobHistory:
+    """Read all rows of a job."""
+    effects = SideEffect.objects.using(using)
+    taken = EffectAdoption.objects.using(using).filter(job_id=job.pk).values_list("effect_id", flat=True)
+    return JobHistory(
+        using=using,
+        read_at=read_now(using),
+        job=job,
+        payload=JobPayload.objects.using(using).filter(pk=job.pk).first(),
+        key=IdempotencyKey.objects.using(using).filter(pk=job.pk).first(),
+        attempts=tuple(Attempt.objects.using(using).filter(job_id=job.pk).order_by("number")),
+        effects=_with_rows(effects.filter(job_id=job.pk), using),
+        adopted=_with_rows(effects.filter(pk__in=list(taken)), using),
+        steps=tuple(JobStep.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
+        duplicates=tuple(DuplicateEnqueue.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
+    )
+
+
+def _with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory, ...]:
+    found = sorted(effects, key=lambda effect: (effect.created_at, effect.pk))
+    if not found:
+        return ()
+    ids = [effect.pk for effect in found]
+    sends = _by_effect(Send.objects.using(using).filter(effect_id__in=ids).order_by("number"))
+    asked = _by_effect(Reconciliation.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
+    adoptions = _by_effect(EffectAdoption.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
+    owners = Job.objects.using(using).in_bulk({effect.job_id for effect in found})
+    return tuple(
+        EffectHistory(
+            effect=effect,
+            sends=tuple(sends[effect.pk]),
+            reconciliations=tuple(asked[effect.pk]),
+            adoptions=tuple(adoptions[effect.pk]),
+            owner=owners.get(effect.job_id),
+        )
+        for effect in found
+    )
+
+
+def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:
+    grouped: dict[uuid.UUID, list[Any]] = defaultdict(list)
+    for row in rows:
+        grouped[row.effect_id].append(row)
+    return grouped
+
+
+def redactor() -> Redactor:
+    """Return what masks secrets in everything that is shown: the built-in names and those of the settings."""
+    return Redactor(DEFAULT_NAMES | set(get_settings().redact))
+
+
+def shown_json(text: str | None, mask: Redactor) -> Any:
+    """Return stored JSON with its secrets masked, None for none; a text that is no JSON is hidden whole."""
+    if text is None:
+        return None
+    try:
+        return mask.value(json.loads(text))
+    except ValueError:
+        return MASK
+
+
+# Stored as JSON text, and as free text that may quote anything.
+_JSON = frozenset({"arguments", "evidence", "request", "result", "retry_policy"})
+_TEXT = frozenset({"error_text", "message", "reason", "review_reason", "traceback"})
+
+
+def as_dict(history: JobHistory) -> dict[str, Any]:
+    """Return everything as JSON values, secrets masked: what ``jobs show --json`` prints."""
+    mask = redactor()
+
+    def rows(found: Iterable[Model]) -> list[dict[str, Any]]:
+        return [row_as_dict(row, mask) for row in found]
+
+    def effects(found: Iterable[EffectHistory]) -> list[dict[str, Any]]:
+        return [
+            {
+                **row_as_dict(item.effect, mask),
+                "sends": rows(item.sends),
+                "reconciliations": rows(item.reconciliations),
+                "adoptions": rows(item.adoptions),
+            }
+            for item in found
+        ]
+
+    return {
+        "database": history.using,
+        "read_at": plain(history.read_at),
+        "job": row_as_dict(history.job, mask),
+        "payload": row_as_dict(history.payload, mask) if history.payload else None,
+        "key": row_as_dict(history.key, mask) if history.key else None,
+        "attempts": rows(history.attempts),
+        "effects": effects(history.effects),
+        "adopted": effects(history.adopted),
+        "steps": rows(history.steps),
+        "duplicates": rows(history.duplicates),
+    }
+
+
+def row_as_dict(row: Model, mask: Redactor) -> dict[str, Any]:
+    """Return the columns of a row as JSON values, secrets masked."""
+    return {
+        field.attname: _shown(field.attname, getattr(row, field.attname), mask)
+        for field in row._meta.concrete_fields  # noqa: SLF001
+    }
+
+
+def _shown(column: str, value: Any, mask: Redactor) -> Any:
+    if column in _JSON:
+        return shown_json(value, mask)
+    if column in _TEXT and value:
+        return mask.text(value)
+    return plain(value)
+
+
+def plain(value: Any) -> Any:
+    """Return a column's value as a JSON value: ids as text, instants in UTC as ISO text with microseconds."""
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return value

@@ -1,0 +1,127 @@
+"""Lists of jobs: filters, and pages that cost the same however deep they are."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from django_jobs.domain.states import AttemptOutcome
+from django_jobs.models import Attempt, Job, JobPayload
+from django_jobs.operate.wording import LOSS
+from django_jobs.store.times import read_now
+
+LIMIT = 50
+LONGEST = 1000
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SKEW = timedelta(days=1)  # how far a producer's clock, which is in the ids, may be from the database's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What to list: all conditions hold together; ``before`` is the id after which the page before this one ended."""
+
+    states: Sequence[str] = ()
+    job_types: Sequence[str] = ()
+    queues: Sequence[str] = ()
+    subject: str = ""
+    key: str = ""
+    lost: bool = False
+    dead: bool = False
+    since: datetime | None = None
+    before: uuid.UUID | None = None
+    limit: int = LIMIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One line of a list; ``last_outcome`` and ``loss`` describe the newest attempt and whether any was lost."""
+
+    job: Job
+    key: str
+    last_outcome: str
+    loss: str
+    losses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Jobs, newest first; ``more`` says that older ones match too."""
+
+    jobs: tuple[Listed, ...] = field(default=())
+    more: bool = False
+
+
+def list_jobs(filters: Filters, *, using: str) -> Page:
+    """Return the newest jobs that match."""
+    found = list(_matching(filters, using).order_by("-pk")[: filters.limit + 1])
+    shown = found[: filters.limit]
+    ids = [job.pk for job in shown]
+    keys = dict(JobPayload.objects.using(using).filter(pk__in=ids).values_list("pk", "key"))
+    attempts: dict[uuid.UUID, list[str]] = {job.pk: [] for job in shown}
+    rows = Attempt.objects.using(using).filter(job_id__in=ids).order_by("job_id", "number")
+    for job_id, outcome in rows.values_list("job_id", "outcome"):
+        attempts[job_id].append(outcome or "running")
+    return Page(
+        jobs=tuple(_listed(job, keys.get(job.pk, ""), attempts[job.pk]) for job in shown),
+        more=len(found) > filters.limit,
+    )
+
+
+def _listed(job: Job, key: str, outcomes: Sequence[str]) -> Listed:
+    losses = outcomes.count(AttemptOutcome.LOST)
+    return Listed(
+        job=job,
+        key=key,
+        last_outcome=outcomes[-1] if outcomes else "",
+        loss=LOSS if losses else "",
+        losses=losses,
+    )
+
+
+def _matching(filters: Filters, using: str) -> QuerySet[Job]:
+    jobs = Job.objects.using(using).all()
+    if filters.dead:
+        jobs = jobs.dead()
+    for column, wanted in (("state", filters.states), ("job_type", filters.job_types), ("queue_name", filters.queues)):
+        if wanted:
+            jobs = jobs.filter(**{f"{column}__in": list(wanted)})
+    if filters.subject:
+        jobs = jobs.about(filters.subject)
+    if filters.key:
+        jobs = jobs.filter(Exists(JobPayload.objects.using(using).filter(pk=OuterRef("pk"), key=filters.key)))
+    if filters.lost:
+        jobs = jobs.filter(Exists(Attempt.objects.using(using).lost().filter(job_id=OuterRef("pk"))))
+    if filters.since is not None:
+        # Ids sort by time, so the primary key bounds the look; the column decides.
+        jobs = jobs.filter(created_at__gte=filters.since, pk__gte=_first_id(filters.since - _SKEW))
+    if filters.before is not None:
+        jobs = jobs.filter(pk__lt=filters.before)
+    return jobs
+
+
+def _first_id(moment: datetime) -> uuid.UUID:
+    milliseconds = max(0, int(moment.timestamp() * 1000))
+    return uuid.UUID(int=(milliseconds & ((1 << 48) - 1)) << 80)
+
+
+def parse_since(text: str, *, using: str) -> datetime:
+    """Read an instant in ISO form (UTC unless it says otherwise), or a span back from now: ``30m``, ``12h``, ``7d``.
+
+    Raises:
+        ValueError: It is neither; the message says what to give.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip())
+    try:
+        if found:
+            return read_now(using) - timedelta(**{_UNITS[found[2]]: int(found[1])})
+        value = datetime.fromisoformat(text.strip())
+    except (ValueError, OverflowError):
+        msg = f"{text!r} is no time; give an instant such as 2026-11-29T18:00 (UTC), or a span such as 30m, 12h or 7d."
+        raise ValueError(msg) from None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value

@@ -1,0 +1,40 @@
+"""Finding one job by its id or by the first digits of it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from django_jobs.exceptions import JobsError
+from django_jobs.models import Job
+
+SHORTEST = 8
+_DIGITS = 32
+_SHOWN = 5
+
+
+class JobNotFoundError(JobsError, LookupError):
+    """No job has this id, or more than one begins with these digits, or it is no id at all."""
+
+
+def find_job(text: str, *, using: str) -> Job:
+    """Return the job with this id, or the only one whose id begins with it (8 hexadecimal digits at least).
+
+    Raises:
+        JobNotFoundError: The message says what to give instead.
+    """
+    digits = text.strip().replace("-", "").lower()
+    if not re.fullmatch(r"[0-9a-f]+", digits) or not SHORTEST <= len(digits) <= _DIGITS:
+        msg = f"{text!r} is no job id; give the whole UUID, or its first {SHORTEST} hexadecimal digits or more."
+        raise JobNotFoundError(msg)
+    lowest, highest = uuid.UUID(digits.ljust(_DIGITS, "0")), uuid.UUID(digits.ljust(_DIGITS, "f"))
+    found = list(Job.objects.using(using).filter(pk__gte=lowest, pk__lte=highest).order_by("pk")[: _SHOWN + 1])
+    if not found:
+        msg = f"There is no job {text!r} in database {using!r}."
+        raise JobNotFoundError(msg)
+    if len(found) > 1:
+        some = ", ".join(str(job.pk) for job in found[:_SHOWN])
+        more = " and more" if len(found) > _SHOWN else ""
+        msg = f"More than one job begins with {text!r}: {some}{more}. Give more digits."
+        raise JobNotFoundError(msg)
+    return found[0]

@@ -1,0 +1,12 @@
+-- invariant: R2
+-- meaning: no send, reconciliation or adoption belongs to an effect that does not exist, and every question has an asker
+-- about: row
+SELECT c.id FROM django_jobs_send c LEFT JOIN django_jobs_sideeffect e ON e.id = c.effect_id WHERE e.id IS NULL
+UNION ALL
+SELECT c.id FROM django_jobs_effectadoption c LEFT JOIN django_jobs_sideeffect e ON e.id = c.effect_id WHERE e.id IS NULL
+UNION ALL
+SELECT c.id
+FROM django_jobs_reconciliation c
+LEFT JOIN django_jobs_sideeffect e ON e.id = c.effect_id
+LEFT JOIN django_jobs_attempt a ON a.id = c.attempt_id
+WHERE e.id IS NULL OR (c.attempt_id IS NULL AND c.actor = '') OR (c.attempt_id IS NOT NULL AND a.id IS NULL)
