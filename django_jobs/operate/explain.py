@@ -132,14 +132,9 @@ def _verdict(history: JobHistory, plan: ReplayPlan) -> str:
     if worst is OnReplay.NEEDS_DECISION:
         return f"NO: {subject} needs your decision first: whether an effect was applied is not known."
     if worst is OnReplay.MAY_REPEAT:
-        return (
-            f"NOT FOR SURE: with {subject} an effect may happen again, and the handler's author accepts that."
-        )
+        return f"NOT FOR SURE: with {subject} an effect may happen again, and the handler's author accepts that."
     if not plan.rows_safe:
         return f"FOR EFFECTS YES: {subject} repeats none that is recorded, but rows may be written again."
     if worst is None and any(attempt.outcome == AttemptOutcome.LOST for attempt in history.attempts):
-        return (
-            f"FOR ROWS YES: {subject} repeats no row; calls outside of effects may have been made by a lost "
-            "attempt."
-        )
+        return f"FOR ROWS YES: {subject} repeats no row; calls outside of effects may have been made by a lost attempt."
     return f"YES: {subject} cannot repeat anything that is recorded."
