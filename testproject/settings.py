@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ env = environ.Env(
     EMAIL_BACKEND=(str, "django.core.mail.backends.console.EmailBackend"),
     EMAIL_FILE_PATH=(str, ""),
     LOG_LEVEL=(str, "WARNING"),
+    JOBS_IMPORTS=(list, []),
 )
 
 DEBUG = env("DEBUG")
@@ -92,13 +94,14 @@ LOGGING: dict[str, Any] = {
     "loggers": {"django_jobs": {"handlers": ["console"], "level": env("LOG_LEVEL")}},
 }
 
+JOBS_TIMES = ("HEARTBEAT", "SILENT_AFTER", "EXPIRED_PATIENCE", "REAPER_TICK", "GRACE", "POLL", "MAX_CALL")
+
 DJANGO_JOBS: dict[str, Any] = {
+    "IMPORTS": env("JOBS_IMPORTS"),
+    # JOBS_HEARTBEAT=1 and the like, in seconds: tests of the worker do not wait for the real ones.
+    **{name: timedelta(seconds=env.float(f"JOBS_{name}")) for name in JOBS_TIMES if f"JOBS_{name}" in os.environ},
     "OWNERS": {
         "billing": {"email": ["billing@example.com"]},
         "shop": {"email": ["shop@example.com"]},
     },
 }
-# Times in seconds, so that tests and the demo can make silence and leases short.
-for _name in ("HEARTBEAT", "SILENT_AFTER", "EXPIRED_PATIENCE", "REAPER_TICK", "GRACE", "POLL"):
-    if _value := env.str(f"JOBS_{_name}", default=""):
-        DJANGO_JOBS[_name] = timedelta(seconds=float(_value))

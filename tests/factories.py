@@ -100,7 +100,7 @@ class JobFactory(DjangoModelFactory):
     @factory.post_generation
     def last_attempt(job: Job, create: bool, extracted: Any, **values: Any) -> Attempt | None:  # noqa: N805
         """Open or close the row of the last attempt, as the job's state demands; ``last_attempt__…`` sets its columns."""
-        if not job.fence:
+        if not create or not job.fence:
             return None
         traits = {
             "running": {"open": True},
@@ -109,12 +109,14 @@ class JobFactory(DjangoModelFactory):
             "dead_lettered": {"failed": True},
         }
         ids = {"id": job.attempt_id, "worker_id": job.lease_owner} if job.attempt_id else {}
-        return AttemptFactory(job=job, number=job.fence, **{**traits.get(job.state, {"released": True}), **ids, **values})
+        return AttemptFactory(
+            job=job, number=job.fence, **{**traits.get(job.state, {"released": True}), **ids, **values}
+        )
 
     @factory.post_generation
-    def payload(job: Job, create: bool, extracted: Any, **values: Any) -> JobPayload:  # noqa: N805
+    def payload(job: Job, create: bool, extracted: Any, **values: Any) -> JobPayload | None:  # noqa: N805
         """Store the payload; ``payload__arguments`` and the like set its columns."""
-        return JobPayloadFactory(job=job, **values)
+        return JobPayloadFactory(job=job, **values) if create else None
 
 
 class JobPayloadFactory(DjangoModelFactory):

@@ -115,14 +115,14 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
     Raises:
         DefinitionError: An annotation names something that does not exist.
     """
-    bare = types.FunctionType(func.__code__, func.__globals__)
+    bare = types.FunctionType(func.__code__, func.__globals__, closure=func.__closure__)
     bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
     try:
         return typing.get_type_hints(bare, include_extras=True)
     except Exception as error:
         msg = (
-            f"The annotations of {func.__module__}.{func.__qualname__} cannot be resolved: {error}. Import at run time what "
-            "they name, or leave them away."
+            f"The annotations of {func.__module__}.{func.__qualname__} cannot be resolved: {error}. Import at run time "
+            "what they name, or leave them away."
         )
         raise DefinitionError(msg) from error
 
@@ -160,7 +160,7 @@ class DurableJob(Generic[P, R]):
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(rows)
 
     def using(self, **changes: Any) -> DurableJob[P, R]:
-        """Return a copy whose jobs differ in key, run_after, priority, queue_name, database, tenant, subject or detached."""
+        """Return a copy with another key, run_after, priority, queue_name, database, tenant, subject or detached."""
         return DurableJob(self.definition, self.options.changed(**changes))
 
     def _bind_row(self, place: int, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django_jobs.models import Job
 from django_jobs.operate.explain_attempts import attempt_lines
 from django_jobs.operate.explain_effects import effect_lines
 from django_jobs.operate.explain_next import next_lines
-from django_jobs.operate.history import JobHistory, history_of, maybe, redactor, shown_json
+from django_jobs.operate.history import JobHistory, history_of, redactor, shown_json
 from django_jobs.operate.replay_plan import OnReplay, ReplayPlan, plan_replay
 from django_jobs.operate.wording import duration, instant
 
@@ -60,7 +60,7 @@ def _intended(history: JobHistory) -> Iterator[str]:
     yield f"Payload: {_payload(history)}"
     yield from _key(history)
     yield f"Enqueued at {instant(job.created_at)} {_caller(job)}."
-    if maybe(job.useful_until) is not None:
+    if job.useful_until is not None:
         yield f"Its result is useful until {instant(job.useful_until)}."
     yield f"Owner: {job.owner}." if job.owner else "No owner is declared for it."
 
@@ -91,7 +91,7 @@ def _key(history: JobHistory) -> Iterator[str]:
 
 
 def _key_life(history: JobHistory) -> str:
-    key, finished = history.key, maybe(history.job.finished_at)
+    key, finished = history.key, history.job.finished_at
     if key is None:
         return ", which it does not hold any more"
     ttl = timedelta(seconds=key.ttl_seconds)

@@ -18,7 +18,7 @@ from django_jobs.domain.effects import Action, Decision, decide
 from django_jobs.domain.facts import SKEW, UNCLEAR, EffectFacts
 from django_jobs.domain.providers import OPEN, Dedupe, Guarantees
 from django_jobs.domain.states import EffectState, JobState, SendOutcome
-from django_jobs.operate.history import EffectHistory, JobHistory, maybe
+from django_jobs.operate.history import EffectHistory, JobHistory
 from django_jobs.operate.wording import instant
 from django_jobs.store.effect_rows import compensation_of, past
 
@@ -111,7 +111,7 @@ def _refused(history: JobHistory) -> str:
         return f"Only a dead letter can be replayed; this job is {job.state}."
     if job.resolution is not None:
         return f"The dead letter was {job.resolution}; that decision stands."
-    if maybe(job.useful_until) is not None and job.useful_until <= history.read_at:
+    if job.useful_until is not None and job.useful_until <= history.read_at:
         return f"It was useful until {instant(job.useful_until)} only; a replay must give a new time."
     return ""
 
@@ -193,7 +193,7 @@ def facts_of(item: EffectHistory, *, job_id: uuid.UUID, now: datetime) -> Effect
         resolved="found" if effect.state == EffectState.SUCCEEDED and not confirmed else "",
         abandoned=effect.state == EffectState.ABANDONED,
         owner_is_me=mine,
-        owner_unfinished=mine  # another job's effect that did not succeed is for a human,
+        owner_unfinished=mine,  # another job's effect that did not succeed is for a human
         owner=effect.job_id,
         compensation=compensation_of(effect),
         asked_since_last_send=_asked_since(item),

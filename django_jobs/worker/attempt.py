@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 from datetime import datetime, timedelta
+
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
@@ -28,8 +31,12 @@ class RunningAttempt:
         self.progress: int | None = None
         self.renewed_at = asked_at
         self.completed = False
+        self.recorded = False  # the worker wrote the end itself, after taking the attempt back
         self.open_call_until: float | None = None
+        self.ends_by: float | None = None  # the process will not live longer than this
+        self.connection: BaseDatabaseWrapper | None = None  # of the thread that runs the handler
         self._revoked = ""
+        self._refusal_noted = False
         self._closed = False
         self._lock = threading.Lock()
 
@@ -60,17 +67,24 @@ class RunningAttempt:
 
     @property
     def remaining(self) -> timedelta:
-        """What is left of the budget, counted from the claim or the last renewal; never below zero."""
-        terms = self.definition.terms
-        spent = timedelta(seconds=clock.boot_seconds() - self.renewed_at)
-        return max(timedelta(0), min(terms.budget - spent, terms.max_runtime - self.elapsed))
+        """What is left of the budget, counted from the claim or the last renewal; never below zero.
+
+        While the worker stops, no more than the process has left: a call to a provider that could not end in it is
+        then refused before it is made.
+        """
+        left = self._left(self.definition.terms.budget)
+        if self.ends_by is not None:
+            left = min(left, timedelta(seconds=self.ends_by - clock.boot_seconds()))
+        return max(timedelta(0), left)
 
     @property
     def lease_remaining(self) -> timedelta:
         """What is left of the lease; never below zero."""
-        terms = self.definition.terms
+        return max(timedelta(0), self._left(self.definition.terms.lease))
+
+    def _left(self, whole: timedelta) -> timedelta:
         spent = timedelta(seconds=clock.boot_seconds() - self.renewed_at)
-        return max(timedelta(0), min(terms.lease - spent, terms.max_runtime - self.elapsed))
+        return min(whole - spent, self.definition.terms.max_runtime - self.elapsed)
 
     @property
     def is_overdue(self) -> bool:
@@ -109,6 +123,12 @@ class RunningAttempt:
         with self._lock:
             self._revoked = self._revoked or why
 
+    def disconnect(self, cut: Callable[[BaseDatabaseWrapper], None]) -> None:
+        """End what the handler's thread has open on its connection, unless that thread has gone on to other work."""
+        with self._lock:
+            if self.connection is not None and not self._closed:
+                cut(self.connection)
+
     def close(self) -> None:
         """End the attempt: code that the handler left running cannot act any more."""
         with self._lock:
@@ -119,15 +139,25 @@ class RunningAttempt:
 
         Raises:
             LeaseLostError: The worker took the attempt back.
-            ContextClosedError: The attempt has ended.
+            ContextClosedError: The attempt has ended, or its success is recorded already.
         """
         with self._lock:
-            if self._revoked:
-                msg = f"Attempt {self.number} of job {self.job_id} was taken back: {self._revoked}."
-                raise LeaseLostError(msg)
-            if self._closed:
+            if self._closed or self.completed:
                 msg = f"Attempt {self.number} of job {self.job_id} has ended; its context cannot be used any more."
                 raise ContextClosedError(msg)
+            if self._revoked:
+                raise LeaseLostError(self.lost_message)
+
+    def note_refusal_once(self) -> bool:
+        """Say whether the caller is the first who meets the refusal of this attempt's end, and has to note it."""
+        with self._lock:
+            first, self._refusal_noted = not self._refusal_noted, True
+        return first
+
+    @property
+    def lost_message(self) -> str:
+        """What is told to code that acts for an attempt which was taken back."""
+        return f"Attempt {self.number} of job {self.job_id} was taken back: {self._revoked or 'it lost its lease'}."
 
     @property
     def has_open_call(self) -> bool:

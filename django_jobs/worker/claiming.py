@@ -10,7 +10,8 @@ from django_jobs import clock
 from django_jobs.define import registry
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.states import Alone
-from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, has_suspect, known_queues, promote
+from django_jobs.models import Job
+from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, has_suspect, known_queues, next_due, promote
 from django_jobs.store.completion import given
 from django_jobs.store.endings import release
 from django_jobs.worker.attempt import RunningAttempt
@@ -19,6 +20,8 @@ from django_jobs.worker.config import WorkerConfig
 logger = logging.getLogger("django_jobs.worker")
 
 LOOK_FOR_SUSPECTS_EVERY = 1.0  # seconds
+LOOK_FOR_DOUBTFUL_EVERY = 0.5  # seconds
+DOUBT = 60.0  # seconds for which a claim without an answer may still be committed by the server
 
 
 class Claimer:
@@ -28,7 +31,8 @@ class Claimer:
         self.config = config
         self._definitions: dict[tuple[str, int], JobDefinition] = {}
         self._types: list[KnownType] = []
-        self._doubtful: list[uuid.UUID] = []
+        self._doubtful: dict[uuid.UUID, float] = {}  # attempt ids whose claim was not answered, and until when to look
+        self._looked_at_doubtful = float("-inf")
         self._queues: list[str] = list(config.queues)
         self._looked_at_queues = float("-inf")
         self._looked_for_suspects = float("-inf")
@@ -62,8 +66,12 @@ class Claimer:
         return self._queues
 
     def take(self, free: int, running: int) -> list[RunningAttempt]:
-        """Claim what may start beside what runs; at most ``free`` attempts."""
-        self._settle_doubtful()
+        """Claim what may start beside what runs; at most ``free`` attempts.
+
+        A job that has to run alone waits for a child without company. A worker of one child is alone then; one of
+        several runs it alone in a child, which never convicts after a silent loss.
+        """
+        self.settle_doubtful()
         self._promote()
         if self._suspects_due():
             if running == 0:
@@ -101,20 +109,38 @@ class Claimer:
             alone=alone,
         )
         asked_at = clock.boot_seconds()
-        self._doubtful = list(request.attempt_ids)
+        self._doubtful.update(dict.fromkeys(request.attempt_ids, asked_at + DOUBT))
         claimed = claim(request, using=self.config.database)
-        self._doubtful = []
+        for attempt_id in request.attempt_ids:
+            del self._doubtful[attempt_id]
         return [self._running(job, asked_at) for job in claimed]
 
     def _running(self, job: Claimed, asked_at: float) -> RunningAttempt:
         definition = self._definitions[(job.job_type, job.payload_version)]
         return RunningAttempt(job, definition, asked_at=asked_at)
 
-    def _settle_doubtful(self) -> None:
-        """Give back what a claim may have given although its reply was lost."""
-        if not self._doubtful:
+    def settle_doubtful(self) -> None:
+        """Give back what a claim may have given although its reply was lost.
+
+        The statement may still be committing while this process looks, so it looks again for a while.
+        """
+        now = clock.boot_seconds()
+        if not self._doubtful or now - self._looked_at_doubtful < LOOK_FOR_DOUBTFUL_EVERY:
             return
-        for held in given(self._doubtful, using=self.config.database):
-            logger.warning("The reply to the claim of job %s was lost; giving it back", held.job_id)
-            release(held, message="The reply to the claim was lost, so the job was given back.")
-        self._doubtful = []
+        for held in given(list(self._doubtful), using=self.config.database):
+            if release(held, message="The reply to the claim was lost, so the job was given back."):
+                logger.warning("The reply to the claim of job %s was lost; it was given back", held.job_id)
+                del self._doubtful[held.attempt_id]
+        self._looked_at_doubtful = now
+        self._doubtful = {attempt_id: until for attempt_id, until in self._doubtful.items() if until > now}
+
+    def is_nothing_left(self) -> bool:
+        """Say whether no job of a known type waits in the queues, due now or later; what others run does not count."""
+        if self._doubtful or next_due(self.queues(), using=self.config.database) is not None:
+            return False
+        known = {item.job_type for item in self._types}
+        waiting = Job.objects.using(self.config.database).filter(
+            state="queued", queue_name__in=list(self.queues()), job_type__in=known
+        )
+        versions = set(waiting.values_list("job_type", "payload_version").distinct())
+        return not versions & set(self._definitions)

@@ -6,6 +6,18 @@ import json
 import uuid
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """How a child or a worker ended, as its exit code."""
+
+    CLEAN = 0
+    FAILURE = 1
+    USAGE = 2
+    GRACE_EXCEEDED = 3
+    RECYCLE = 64  # child only: code ran past its lease; a fresh process takes over
+    NOT_STARTED = 65  # child only: its code could not be loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +35,7 @@ class WorkerConfig:
     drain: bool = False
     child: int = 0  # number of the child process, counted up over the worker's life
     slot: int = 0  # place of the child, 0 … processes - 1; a replacement takes its predecessor's
-    parent_pipe: int = -1  # closed by the parent's death
+    link: int = -1  # descriptor of the line to the supervisor
 
     @property
     def uuid(self) -> uuid.UUID:
@@ -46,6 +58,6 @@ class WorkerConfig:
         values["queues"] = tuple(values["queues"])
         return cls(**values)
 
-    def for_child(self, *, child: int, slot: int, parent_pipe: int) -> WorkerConfig:
+    def for_child(self, *, child: int, slot: int, link: int) -> WorkerConfig:
         """Return the configuration of one child."""
-        return replace(self, child=child, slot=slot, parent_pipe=parent_pipe)
+        return replace(self, child=child, slot=slot, link=link)

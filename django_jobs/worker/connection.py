@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import select
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connections, reset_queries
+from django.db import (
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    connections,
+    reset_queries,
+    transaction,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_jobs import clock
 from django_jobs.conf import get_settings
+from django_jobs.enqueue.inside import in_transaction
 from django_jobs.store.statements import prepare_statements
 
 logger = logging.getLogger("django_jobs.worker")
 
-LOST: tuple[type[DatabaseError], ...] = (OperationalError, InterfaceError)
+# What says that the database could not do its work now, not that the statement was wrong. InternalError is the answer
+# of a server that became read-only, or that ended an idle transaction.
+LOST = (OperationalError, InterfaceError, InternalError)
+
+REFUSED = ("23", "40")  # SQLSTATE classes of a COMMIT that was refused: certainly not committed
+IDLE_CHECK = 30.0  # seconds without use after which a connection is asked before it is trusted
 
 
 def keep_connections(using: str) -> None:
-    """Make this process keep one connection per thread on ``using``: reconnecting for each job costs more than the job."""
+    """Make this process keep one connection per thread on ``using``: reconnecting per job costs more than the job."""
     settings = connections.settings[using]
     settings["CONN_MAX_AGE"] = None
     settings["CONN_HEALTH_CHECKS"] = False
     options = settings.setdefault("OPTIONS", {})
     options.pop("pool", None)
     if connections[using].vendor == "postgresql" and not get_settings().transaction_pooler:
-        # The plans of the store's statements do not depend on their values, and planning one costs more than running it.
+        # The plans of the store's statements do not depend on their values; planning one costs more than running it.
         options["options"] = f"{options.get('options', '')} -c plan_cache_mode=force_generic_plan".strip()
         prepare_statements()
 
@@ -46,25 +63,84 @@ def drop(using: str) -> None:
         connection.connection = None
 
 
-def is_broken(connection: BaseDatabaseWrapper) -> bool:
-    """Say whether the connection cannot be used any more; asks the server only if an error happened on it."""
+def cut(connection: BaseDatabaseWrapper) -> None:
+    """End what another thread has open on its connection: its locks are freed and its statements fail from now on.
+
+    For a thread whose attempt was taken back while it cannot be stopped. Inside ``atomic()`` Django opens no new
+    connection, so nothing it still does can be written.
+    """
+    raw = connection.connection
+    if raw is None:
+        return
+    with contextlib.suppress(Exception):
+        if connection.vendor == "postgresql":
+            # Closing the libpq connection here could free memory that the thread is using; the socket is safe to end.
+            with socket.socket(fileno=raw.pgconn.socket) as line:
+                try:
+                    line.shutdown(socket.SHUT_RDWR)
+                finally:
+                    line.detach()
+        else:
+            raw.interrupt()
+            raw.rollback()
+            raw.close()
+
+
+def freshen(using: str) -> None:
+    """Drop this thread's connection if the server ended it since its last use, so that no job pays for it."""
+    connection = connections[using]
+    if connection.connection is None:
+        return
+    now = clock.boot_seconds()
+    idle = now - getattr(connection, "_django_jobs_used_at", now)
+    if (idle > IDLE_CHECK or _has_news(connection)) and not connection.is_usable():
+        drop(using)
+
+
+def _has_news(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether an idle server sent something: the end of the connection, most often. Costs no round trip."""
+    if connection.vendor != "postgresql":
+        return False
+    try:
+        poll = select.poll()
+        poll.register(connection.connection.pgconn.socket, select.POLLIN)
+        return bool(poll.poll(0))
+    except Exception:  # noqa: BLE001  closed already: is_usable() decides
+        return True
+
+
+def _is_broken(connection: BaseDatabaseWrapper) -> bool:
     return connection.connection is not None and connection.errors_occurred and not connection.is_usable()
 
 
-def clean(using: str) -> None:
-    """Leave nothing of one job to the next: open transactions, switched autocommit, query logs, broken connections."""
+def clean(using: str) -> list[str]:
+    """Leave nothing of one job to the next: open transactions, switched autocommit, query logs, broken connections.
+
+    Returns:
+        The aliases on which a transaction was left open; it was rolled back.
+    """
     reset_queries()
+    left = []
     for connection in connections.all(initialized_only=True):
-        if connection.connection is None and not connection.in_atomic_block:
+        if in_transaction(connection):
+            left.append(connection.alias)
+            drop(connection.alias)
+        elif connection.connection is None:
             continue
-        if connection.in_atomic_block or not connection.get_autocommit() or is_broken(connection):
-            if connection.in_atomic_block or not connection.get_autocommit():
-                logger.warning("A handler left a transaction open on %r; it was rolled back", connection.alias)
+        elif _is_broken(connection):
             drop(connection.alias)
         elif connection.alias != using:
             connection.close_if_unusable_or_obsolete()
         else:
             connection.errors_occurred = False
+            connection._django_jobs_used_at = clock.boot_seconds()  # type: ignore[attr-defined]  # noqa: SLF001
+    return left
+
+
+def was_refused(error: BaseException) -> bool:
+    """Say whether the server answered a COMMIT with a refusal, so that nothing is in doubt."""
+    state = getattr(error.__cause__, "sqlstate", None)
+    return isinstance(state, str) and state.startswith(REFUSED)
 
 
 @contextmanager
@@ -79,15 +155,38 @@ def limited_idling(using: str, limit: timedelta) -> Iterator[None]:
         return
     sent = False
 
-    def first(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:  # noqa: FBT001
+    def first(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         nonlocal sent
         if not sent:
             sent = True
             milliseconds = str(max(1000, int(limit.total_seconds() * 1000)))
-            context["connection"].connection.execute(
-                "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [milliseconds]
-            )
+            with connection.wrap_database_errors:
+                connection.connection.execute(
+                    "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [milliseconds]
+                )
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(first):
         yield
+
+
+@contextmanager
+def bounded(using: str, limit: timedelta) -> Iterator[None]:
+    """Run the block in a transaction whose statements and waits for locks end after ``limit``; PostgreSQL only."""
+    connection = connections[using]
+    if connection.vendor != "postgresql":
+        yield
+        return
+    milliseconds = str(int(limit.total_seconds() * 1000))
+    with transaction.atomic(using=using):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true)",
+                [milliseconds, milliseconds],
+            )
+        yield
+
+
+def busy_timeout(using: str) -> float:
+    """Return how many seconds a writer waits on SQLite for another one."""
+    return float(connections.settings[using].get("OPTIONS", {}).get("timeout", 5))

@@ -9,22 +9,23 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from django.db import connections, transaction
+from django.db import connections
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
-from django_jobs.domain.providers import Confirmed
 from django_jobs.domain.identity import canonical, check_name
 from django_jobs.domain.lease import may_renew
+from django_jobs.domain.providers import Confirmed
 from django_jobs.effects.record import perform
 from django_jobs.enqueue.inside import InsideJob, in_transaction
-from django_jobs.exceptions import CommitLostError, DefinitionError, EffectError, LeaseLostError, PayloadError
+from django_jobs.exceptions import DefinitionError, EffectError, PayloadError
 from django_jobs.store import renew, succeed
-from django_jobs.store.completion import finished_step, lock_for_completion, read_back, remember_step
+from django_jobs.store.completion import finished_step, lock_for_completion, remember_step
 from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.commit import one_transaction
 from django_jobs.worker.connection import LOST, drop
-from django_jobs.worker.patience import patiently
+from django_jobs.worker.outage import outage
 
 T = TypeVar("T")
 
@@ -140,10 +141,9 @@ class JobContext:
                 result=encode_result(done.result, self._attempt.claimed.job_type),
                 budget=self._attempt.definition.terms.budget,
             )
-        self._attempt.completed = True
 
     def step(self, name: str, function: Callable[[], T]) -> T:
-        """Run ``function`` in a transaction with a record that it ran; on a later attempt its stored result is returned.
+        """Run ``function`` in a transaction with a record that it ran; a later attempt gets its stored result.
 
         Returns:
             The result, as JSON gives it back.
@@ -155,7 +155,7 @@ class JobContext:
         self._attempt.check_open()
         stored = finished_step(self._attempt, name)
         if stored is None:
-            with self._own_transaction("step", proof=name):
+            with self._own_transaction("step", step=name):
                 stored = finished_step(self._attempt, name)
                 if stored is None:
                     stored = encode_result(function(), f"step {name}") or "null"
@@ -173,56 +173,36 @@ class JobContext:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
             msg = f"progress() takes a whole number from 0 on that grows, not {value!r}."
             raise DefinitionError(msg)
+        if total is not None and (isinstance(total, bool) or not isinstance(total, int) or not 0 <= total < 2**63):
+            msg = f"The total of progress() is a whole number from 0 on, or None, not {total!r}."
+            raise DefinitionError(msg)
         attempt = self._attempt
-        grown = may_renew(attempt.progress, value)
         early = clock.boot_seconds() - attempt.renewed_at < attempt.definition.terms.progress_interval.total_seconds()
-        if not grown or self._inside.commits_with_success or (early and attempt.progress is not None):
+        if not may_renew(attempt.progress, value) or (early and attempt.progress is not None):
             return
+        if self._inside.commits_with_success or in_transaction(connections[attempt.using]):
+            return  # written inside a transaction it would renew nothing until the commit, and might be rolled back
         asked = clock.boot_seconds()
         try:
             renew(attempt, progress=value, total=total, lease=attempt.definition.terms.lease, ends_at=attempt.ends_at)
-        except LOST:  # not renewed; the lease still holds, and the next growth tries again
+        except LOST as error:  # perhaps not renewed; the lease still holds, and the next growth tries again
             drop(attempt.using)
+            outage.failed(error)
+            attempt.progress = value
             return
         attempt.progress, attempt.renewed_at = value, asked
 
     @contextmanager
-    def _own_transaction(self, operation: str, *, proof: str | None = None) -> Iterator[None]:
+    def _own_transaction(self, operation: str, *, step: str | None = None) -> Iterator[None]:
         attempt, inside = self._attempt, self._inside
         attempt.check_open()
         if in_transaction(connections[attempt.using]):
             msg = f"{operation}() opens the outermost transaction itself; call it outside of atomic()."
             raise DefinitionError(msg)
-        committing = False
-        try:
-            with transaction.atomic(using=attempt.using):
-                lock_for_completion(attempt, idle=attempt.lease_remaining, operation=operation)
-                inside.commits_with_success = True
+        with one_transaction(attempt, operation=f"{operation}()", step=step):
+            lock_for_completion(attempt, idle=attempt.lease_remaining, operation=operation)
+            inside.commits_with_success = True
+            try:
                 yield
-                committing = True
-        except LOST as error:
-            if not committing:
-                raise
-            drop(attempt.using)
-            if not settle_commit(attempt, proof):
-                msg = f"The reply to the COMMIT of {operation}() was lost, and the database shows that it did not happen."
-                raise CommitLostError(msg) from error
-        finally:
-            inside.commits_with_success = False
-
-
-def settle_commit(attempt: RunningAttempt, proof: str | None = None) -> bool:
-    """Find out whether a COMMIT without a reply happened: of the success, or of the step named ``proof``.
-
-    Raises:
-        LeaseLostError: The job belongs to somebody else by now.
-    """
-    truth = patiently(attempt, lambda: read_back(attempt))
-    if proof is not None and patiently(attempt, lambda: finished_step(attempt, proof)) is not None:
-        return True
-    if truth.outcome == "succeeded":
-        return True
-    if truth.owns:
-        return False
-    msg = f"Attempt {attempt.number} of job {attempt.job_id} no longer owns the job."
-    raise LeaseLostError(msg)
+            finally:
+                inside.commits_with_success = False

@@ -7,30 +7,35 @@ import json
 import logging
 from typing import Any
 
-from django.db import transaction
+from django.db import connections
 from django.utils import timezone, translation
 
 from django_jobs import telemetry
 from django_jobs.domain.identity import fingerprint
 from django_jobs.enqueue.inside import InsideJob, current
-from django_jobs.exceptions import CommitLostError, LeaseLostError, PayloadError
+from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
 from django_jobs.store import note_refusal, succeed
 from django_jobs.worker.attempt import RunningAttempt
-from django_jobs.worker.connection import LOST, clean, drop, limited_idling
-from django_jobs.worker.context import JobContext, encode_result, settle_commit
+from django_jobs.worker.commit import one_transaction
+from django_jobs.worker.connection import clean, freshen, limited_idling
+from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.finish import record_error, record_failure, record_success
+from django_jobs.worker.patience import patiently
 
 logger = logging.getLogger("django_jobs.worker")
 
 
 def execute(attempt: RunningAttempt) -> None:
     """Run the attempt and record its end; never raises, so that no handler can end its thread."""
+    freshen(attempt.using)
+    attempt.connection = connections[attempt.using]
     try:
         contextvars.copy_context().run(_execute, attempt)
     except LeaseLostError as error:
         _note_lost(attempt, error)
-    except BaseException:
+    except BaseException as error:
         logger.exception("The end of attempt %s of job %s could not be recorded", attempt.number, attempt.job_id)
+        _record_anyway(attempt, error)
     finally:
         attempt.close()
         translation.deactivate()
@@ -38,11 +43,26 @@ def execute(attempt: RunningAttempt) -> None:
         clean(attempt.using)
 
 
-def _note_lost(attempt: RunningAttempt, error: LeaseLostError) -> None:
-    logger.warning("%s", error, extra={"event": "lease.refused", "job_id": str(attempt.job_id)})
+def _record_anyway(attempt: RunningAttempt, error: BaseException) -> None:
+    """Whatever went wrong while the end was recorded: the job must not stay running under a worker that lives."""
+    if attempt.completed or attempt.revoked:
+        return
     try:
         clean(attempt.using)
-        note_refusal(attempt, error.operation or "finish")
+        record_failure(attempt, JobsError(f"The end of this attempt could not be recorded: {type(error).__name__}."))
+    except LeaseLostError as lost:
+        _note_lost(attempt, lost)
+    except BaseException:
+        logger.exception("Attempt %s of job %s is left to its lease", attempt.number, attempt.job_id)
+
+
+def _note_lost(attempt: RunningAttempt, error: LeaseLostError) -> None:
+    logger.warning("%s", error, extra={"event": "lease.refused", "job_id": str(attempt.job_id)})
+    if not attempt.note_refusal_once():
+        return
+    try:
+        clean(attempt.using)
+        patiently(attempt, lambda: note_refusal(attempt, error.operation or "finish"))
     except Exception:
         logger.exception("The refusal of attempt %s of job %s could not be noted", attempt.number, attempt.job_id)
 
@@ -57,7 +77,7 @@ def _execute(attempt: RunningAttempt) -> None:
     )
     try:
         arguments = load_arguments(attempt)
-    except PayloadError as error:
+    except BaseException as error:  # noqa: BLE001  whatever a payload does ends an attempt, never a thread
         record_failure(attempt, error)
         return
     current.set(inside)
@@ -65,7 +85,7 @@ def _execute(attempt: RunningAttempt) -> None:
         result = _run(attempt, arguments, inside)
     except LeaseLostError as error:
         if attempt.completed:
-            logger.exception("Code after complete() failed in job %s", attempt.job_id)
+            _after_error(attempt, error)
             return
         raise error from None
     except BaseException as error:  # noqa: BLE001  whatever a handler raises ends an attempt, never a thread
@@ -79,7 +99,7 @@ def _execute(attempt: RunningAttempt) -> None:
 
 def _after_error(attempt: RunningAttempt, error: BaseException) -> None:
     if attempt.completed:
-        logger.error("Code after complete() failed in job %s", attempt.job_id, exc_info=error)
+        logger.error("Code after the completion failed in job %s, which succeeded", attempt.job_id, exc_info=error)
         telemetry.emit("job.after_completion_error", job_id=attempt.job_id)
         return
     if attempt.revoked:
@@ -91,36 +111,37 @@ def _after_error(attempt: RunningAttempt, error: BaseException) -> None:
 def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) -> Any:
     definition = attempt.definition
     if definition.atomic:
-        _run_atomic(attempt, arguments)
+        _run_atomic(attempt, arguments, inside)
         return None
     if definition.takes_context:
         return definition.func(JobContext(attempt, inside), **arguments)
     return definition.func(**arguments)
 
 
-def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any]) -> None:
+def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) -> None:
     """Run a plain handler in one transaction with its success, which is its last statement."""
     definition = attempt.definition
-    committing = False
-    try:
-        with transaction.atomic(using=attempt.using), limited_idling(attempt.using, attempt.lease_remaining):
-            result = encode_result(definition.func(**arguments), attempt.claimed.job_type)
-            attempt.check_open()
-            succeed(attempt, result=result, budget=definition.terms.budget)
-            committing = True
-    except LOST as error:
-        if not committing:
-            raise
-        drop(attempt.using)
-        if not settle_commit(attempt):
-            msg = "The reply to the COMMIT of an atomic handler was lost, and the database shows that it did not happen."
-            raise CommitLostError(msg) from error
-    attempt.completed = True
+    with (
+        one_transaction(attempt, operation="an atomic handler"),
+        limited_idling(attempt.using, attempt.lease_remaining),
+    ):
+        result = encode_result(definition.func(**arguments), attempt.claimed.job_type)
+        inside.commits_with_success = False  # what runs on commit is outside of it
+        attempt.check_open()
+        succeed(attempt, result=result, budget=definition.terms.budget)
 
 
 def _finish_plain(attempt: RunningAttempt, result: Any) -> None:
     if attempt.revoked:
-        raise LeaseLostError(f"Attempt {attempt.number} of job {attempt.job_id} was taken back: {attempt.revoked}.")
+        raise LeaseLostError(attempt.lost_message)
+    left = clean(attempt.using)
+    if left:
+        msg = (
+            f"The handler returned with a transaction open on {', '.join(left)}; what it wrote there was rolled back. "
+            "End every transaction in the handler."
+        )
+        record_failure(attempt, JobsError(msg))
+        return
     try:
         encoded = encode_result(result, attempt.claimed.job_type)
         record_success(attempt, encoded)
@@ -145,7 +166,7 @@ def load_arguments(attempt: RunningAttempt) -> dict[str, Any]:
         raise PayloadError(msg)
     try:
         stored = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"The stored payload is not JSON: {error}."
         raise PayloadError(msg) from error
     if not isinstance(stored, dict):

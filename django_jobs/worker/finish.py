@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from django.db import transaction
+
 from django_jobs import telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.errors import classify, describe
 from django_jobs.domain.poison import cleared
-from django_jobs.domain.redaction import Redactor
+from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
 from django_jobs.domain.retry import (
     DeadLetter,
     after_failure,
@@ -24,11 +27,15 @@ from django_jobs.domain.states import DeadReason, ErrorClass
 from django_jobs.exceptions import EffectsOpenError, EffectUncertain, LeaseLostError, Snooze
 from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
 from django_jobs.store.completion import read_back
+from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
+from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import patiently, pauses, stopping
 
 logger = logging.getLogger("django_jobs.worker")
+
+Settle = Callable[[RunningAttempt, Callable[[], object]], object]
 
 
 def settled(attempt: RunningAttempt, action: Callable[[], object]) -> None:
@@ -43,22 +50,48 @@ def settled(attempt: RunningAttempt, action: Callable[[], object]) -> None:
             action()
         except LOST as error:
             drop(attempt.using)
-            logger.warning("The reply to an ending was lost (%s); reading back", type(error).__name__)
+            outage.failed(error)
         else:
+            outage.answered()
             return
         truth = patiently(attempt, lambda: read_back(attempt))
         if truth.outcome is not None and truth.outcome != "lost":
             return
         if not truth.owns:
             msg = f"Attempt {attempt.number} of job {attempt.job_id} no longer owns the job."
-            raise LeaseLostError(msg)
+            raise LeaseLostError(msg, operation="finish")
         if stopping.wait(following()):
             return
 
 
 def record_success(attempt: RunningAttempt, result: str | None) -> None:
-    """Record the success of a handler that committed its rows itself."""
-    settled(attempt, lambda: succeed(attempt, result=result, budget=attempt.definition.terms.budget))
+    """Record the success of a handler that committed its rows itself.
+
+    Raises:
+        LeaseLostError: The attempt no longer owns the job.
+        EffectsOpenError: An effect stands against success.
+        EffectKeyReusedError: An adopted effect is being, or has been, taken back.
+    """
+    budget = attempt.definition.terms.budget
+    if not attempt.definition.takes_context:
+        settled(attempt, lambda: succeed(attempt, result=result, budget=budget))
+        return
+
+    def action() -> None:
+        with transaction.atomic(using=attempt.using):
+            recheck_adopted(attempt)
+            succeed(attempt, result=result, budget=budget)
+
+    settled(attempt, action)
+
+
+@functools.cache
+def _redactor_of(names: frozenset[str]) -> Redactor:
+    return Redactor(names=names)
+
+
+def _redactor() -> Redactor:
+    return _redactor_of(DEFAULT_NAMES | frozenset(get_settings().redact))
 
 
 def record_error(attempt: RunningAttempt, error: BaseException) -> None:
@@ -80,9 +113,7 @@ def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
         _dead_letter(attempt, error, ErrorClass.UNKNOWN, DeadReason.EFFECT_OPEN)
         return
     counters = cleared(attempt.claimed.counters)
-    settled(
-        attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=str(error), for_evidence=True)
-    )
+    settled(attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=str(error), for_evidence=True))
 
 
 def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
@@ -100,11 +131,15 @@ def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
     settled(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=str(error)))
 
 
-def record_failure(attempt: RunningAttempt, error: BaseException) -> None:
-    """Class the error, charge its budget, and schedule the next attempt or leave the job to a human."""
+def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Settle = settled) -> None:
+    """Class the error, charge its budget, and schedule the next attempt or leave the job to a human.
+
+    Raises:
+        LeaseLostError: The attempt no longer owns the job.
+    """
     policy = attempt.definition.retry
     verdict = classify(error, policy)
-    record = describe(error, redact=Redactor(names=get_settings().redact).text, limit=get_settings().error_max_bytes)
+    record = describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
     counters = count_failure(
         attempt.claimed.counters, verdict.error_class, same=record.fingerprint == attempt.claimed.error_fingerprint
     )
@@ -123,16 +158,16 @@ def record_failure(attempt: RunningAttempt, error: BaseException) -> None:
         reason = following.reason
         if isinstance(error, EffectsOpenError) and reason is not DeadReason.EXPIRED:
             reason = DeadReason.EFFECT_OPEN
-        settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
+        settle(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
         _alert(attempt, f"dead letter: {reason.value}", record.message)
         return
-    settled(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
+    settle(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
         _alert(attempt, "first unknown failure of its kind", record.message)
 
 
 def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: ErrorClass, reason: DeadReason) -> None:
-    record = describe(error, redact=Redactor(names=get_settings().redact).text, limit=get_settings().error_max_bytes)
+    record = describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
     failure = Failure(error=record, error_class=error_class, counters=replace(attempt.claimed.counters))
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
@@ -148,5 +183,3 @@ def _alert(attempt: RunningAttempt, reason: str, message: str) -> None:
         owner=attempt.claimed.owner,
         message=message,
     )
-
-

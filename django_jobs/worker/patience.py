@@ -1,8 +1,7 @@
-"""Going on after a lost connection: for ever, with growing pauses, until the answer is known."""
+"""Going on after a lost connection: with growing pauses, until the answer is known or the process ends."""
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections.abc import Callable
@@ -10,13 +9,12 @@ from typing import TypeVar
 
 from django_jobs.store import Held
 from django_jobs.worker.connection import LOST, drop
-
-logger = logging.getLogger("django_jobs.worker")
+from django_jobs.worker.outage import outage
 
 T = TypeVar("T")
 
 FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 3.0
 
 stopping = threading.Event()  # set when the process ends: nobody waits for a database any more
 
@@ -33,14 +31,17 @@ def pauses() -> Callable[[], float]:
     return following
 
 
-def patiently(held: Held, action: Callable[[], T]) -> T:
-    """Repeat an action that is safe to repeat until the database answers."""
+def patiently(held: Held, action: Callable[[], T], *, worth_it: Callable[[], bool] = lambda: True) -> T:
+    """Repeat an action that is safe to repeat until the database answers, or while it is ``worth_it``."""
     following = pauses()
     while True:
         try:
-            return action()
+            result = action()
         except LOST as error:
             drop(held.using)
-            if stopping.wait(following()):
+            outage.failed(error)
+            if not worth_it() or stopping.wait(following()):
                 raise
-            logger.warning("The database did not answer (%s); trying again", type(error).__name__)
+        else:
+            outage.answered()
+            return result

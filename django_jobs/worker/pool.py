@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import uuid
@@ -9,7 +10,10 @@ from collections.abc import Callable
 
 from django.db import connections
 
+from django_jobs import clock
 from django_jobs.worker.attempt import RunningAttempt
+
+logger = logging.getLogger("django_jobs.worker")
 
 
 class Pool:
@@ -46,18 +50,22 @@ class Pool:
         with self._lock:
             return self.size - len(self._running)
 
-    def stop(self) -> None:
-        """Let idle threads end and close their connections."""
+    def stop(self, *, seconds: float = 1.0) -> None:
+        """Let idle threads end and close their connections; those that still run a handler are not waited for."""
         for _ in self.threads:
             self._tasks.put(None)
-        for thread in self.threads:
-            thread.join(timeout=1)
+        deadline = clock.boot_seconds() + seconds
+        while clock.boot_seconds() < deadline and sum(map(threading.Thread.is_alive, self.threads)) > len(self.running):
+            for thread in self.threads:
+                thread.join(timeout=0.02)
 
     def _work(self) -> None:
         try:
             while (attempt := self._tasks.get()) is not None:
                 try:
                     self._execute(attempt)
+                except BaseException:  # a thread that ends would leave a slot that never runs anything
+                    logger.exception("Running attempt %s of job %s failed", attempt.number, attempt.job_id)
                 finally:
                     with self._lock:
                         self._running.pop(attempt.attempt_id, None)

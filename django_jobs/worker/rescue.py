@@ -13,8 +13,11 @@ from django_jobs.domain.poison import after_loss, count_loss
 from django_jobs.domain.retry import DeadLetter, RetryPolicy
 from django_jobs.domain.states import LossCause
 from django_jobs.store import Abandoned, Loss, rescue
+from django_jobs.worker.connection import bounded
 
 logger = logging.getLogger("django_jobs.worker")
+
+PATIENCE = timedelta(seconds=5)  # for one statement: a locked table must not keep a worker from saying that it lives
 
 _DEFAULT = RetryPolicy()
 
@@ -71,7 +74,9 @@ def take_back(found: Iterable[Abandoned], *, exit_status: int | None = None) -> 
     left = []
     for item in found:
         loss = judge(item, exit_status=exit_status)
-        if not rescue(item, loss=loss):
+        with bounded(item.using, PATIENCE):
+            taken = rescue(item, loss=loss)
+        if not taken:
             left.append(item)
             continue
         logger.warning(

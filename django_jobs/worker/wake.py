@@ -1,4 +1,4 @@
-"""Waking a loop from signal handlers and other threads without a lock: a pipe to select on."""
+"""Waking a loop from signal handlers and other threads without a lock: a pipe to poll."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ class Wake:
         self.read_end, self.write_end = os.pipe()
         os.set_blocking(self.read_end, False)
         os.set_blocking(self.write_end, False)
+        self._poll = select.poll()
+        self._poll.register(self.read_end, select.POLLIN)
 
     def set(self) -> None:
         """End the present or the next wait."""
-        with contextlib.suppress(BlockingIOError, OSError):  # full: it is awake already
+        with contextlib.suppress(OSError):  # full: it is awake already
             os.write(self.write_end, b"x")
 
     def wait(self, seconds: float) -> bool:
-        """Wait until set or until the time is over; returns whether it was set."""
-        ready, _, _ = select.select([self.read_end], [], [], max(0.0, seconds))
+        """Wait until set or until the time is over; returns whether it was set. Interrupted by signals, it goes on."""
+        ready = self._poll.poll(max(0.0, seconds) * 1000)
         if ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.read_end, 4096)

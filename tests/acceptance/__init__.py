@@ -1,1 +1,1 @@
-"""The whole system as a user starts it."""
+"""Real workers, real processes, real signals: what is promised, shown from outside."""

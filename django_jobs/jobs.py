@@ -1,0 +1,17 @@
+"""Job types of the package itself, found like those of any other app."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django_jobs.define.decorators import job
+from django_jobs.effects.adapters.mail import send_mail
+from django_jobs.worker.context import JobContext
+
+
+@job(type="django_jobs.send_email", takes_context=True)
+def send_email(context: JobContext, message: dict[str, Any]) -> None:
+    """Deliver one mail that the mail backend has stored; its result names the Message-ID."""
+    receipt = context.effect("send", send_mail, message=message)
+    with context.complete() as done:
+        done.result = {"message_id": receipt.provider_ref, **receipt.result}

@@ -1,0 +1,181 @@
+"""The supervisor's database work, in a thread of its own: a database that hangs must not hide a dead child."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from django.db import DatabaseError, connections
+
+from django_jobs import clock
+from django_jobs.conf import get_settings
+from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
+from django_jobs.store import abandoned, expire, held_by
+from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
+from django_jobs.worker.connection import bounded, drop
+from django_jobs.worker.outage import outage
+from django_jobs.worker.rescue import PATIENCE, take_back
+
+logger = logging.getLogger("django_jobs.worker")
+
+EXPIRE_EVERY = 30.0  # seconds between two looks for jobs whose usefulness has passed
+TRY_AGAIN = 1.0  # seconds after a failed beat
+TICK = 0.5  # seconds
+
+
+@dataclass(slots=True)
+class Death:
+    """A child whose jobs have to be taken back."""
+
+    child: int
+    status: int
+    tries: int = 0
+    not_before: float = 0.0
+
+
+class Heart:
+    """Says that the worker lives, takes back what dead children held, and judges workers that went silent."""
+
+    def __init__(self, record: WorkerRecord, *, using: str) -> None:
+        rules = get_settings()
+        self.registered = threading.Event()
+        self._record = record
+        self._using = using
+        self._heartbeat = rules.heartbeat
+        self._tick = rules.reaper_tick.total_seconds()
+        self._gap = rules.heartbeat * (GAP / HEARTBEAT)
+        self._beats: list[float] = []
+        self._due = {"beat": 0.0, "reap": 0.0, "expire": 0.0}
+        self._deaths: deque[Death] = deque()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._stopping_noted = False
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="django_jobs-heart", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def report_death(self, *, child: int, status: int) -> None:
+        """Have the jobs of a reaped child taken back."""
+        self._deaths.append(Death(child, status))
+        self._wake.set()
+
+    def note_stopping(self) -> None:
+        """Have it recorded that the worker takes no more jobs."""
+        self._stopping = True
+        self._wake.set()
+
+    def finish(self, *, seconds: float) -> bool:
+        """Take back what is left, sign off, and end; False when the database did not answer in time."""
+        self._ending = True
+        self._wake.set()
+        self._thread.join(timeout=seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not (self._ending and self._is_signed_off()):
+                self._turn()
+                self._wake.wait(TICK)
+                self._wake.clear()
+        finally:
+            connections.close_all()
+
+    def _turn(self) -> None:
+        self._take_back_of_the_dead()
+        if self._stopping and not self._stopping_noted:
+            self._stopping_noted = self._try(self._note_stopping)
+        self._beat()
+        self._reap()
+        if self.registered.is_set() and self._is_due("expire", EXPIRE_EVERY):
+            self._try(self._expire)
+
+    def _is_signed_off(self) -> bool:
+        if not self.registered.is_set():
+            return True
+        return not self._deaths and self._try(self._note_stopped)
+
+    def _is_due(self, what: str, every: float) -> bool:
+        now = clock.boot_seconds()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + every
+        return True
+
+    def _beat(self) -> None:
+        if not self._is_due("beat", self._heartbeat.total_seconds()):
+            return
+        if self._try(self._beat_or_register):
+            self._beats = [*self._beats[-9:], clock.boot_seconds()]
+            self.registered.set()
+        else:
+            self._due["beat"] = clock.boot_seconds() + TRY_AGAIN
+
+    def _beat_or_register(self) -> bool:
+        with bounded(self._using, PATIENCE):
+            if not (self.registered.is_set() and beat(self._record.worker_id, using=self._using)):
+                register(self._record, using=self._using)
+        return True
+
+    def _note_stopping(self) -> bool:
+        with bounded(self._using, PATIENCE):
+            note_stopping(self._record.worker_id, using=self._using)
+        return True
+
+    def _note_stopped(self) -> bool:
+        with bounded(self._using, PATIENCE):
+            note_stopped(self._record.worker_id, using=self._using)
+        return True
+
+    def _expire(self) -> bool:
+        with bounded(self._using, PATIENCE):
+            expire(using=self._using)
+        return True
+
+    def _take_back_of_the_dead(self) -> None:
+        for death in list(self._deaths):
+            now = clock.boot_seconds()
+            if now < death.not_before:
+                continue
+            death.tries += 1
+            death.not_before = now + min(0.05 * 2**death.tries, 5.0)
+            if self._try(lambda death=death: self._take_back(death)):  # type: ignore[misc]
+                self._deaths.remove(death)
+            else:
+                self._wake.set()
+
+    def _take_back(self, death: Death) -> bool:
+        with bounded(self._using, PATIENCE):
+            found = held_by(worker_id=self._record.worker_id, child=death.child, using=self._using)
+        return not take_back(found, exit_status=death.status)
+
+    def _reap(self) -> None:
+        if not self._is_due("reap", self._tick):
+            return
+        if may_judge(self._beats, clock.boot_seconds(), heartbeat=self._heartbeat, gap=self._gap):
+            self._try(self._judge)
+
+    def _judge(self) -> bool:
+        with bounded(self._using, PATIENCE):
+            found = abandoned(using=self._using)
+        take_back(found)
+        return True
+
+    def _try(self, action: Callable[[], bool]) -> bool:
+        """Do some database work; False when it must be repeated: nothing that happens here may end the worker."""
+        try:
+            done = action()
+        except Exception as error:
+            drop(self._using)
+            if isinstance(error, DatabaseError):
+                outage.failed(error)
+            else:
+                logger.exception("The worker's own work failed; trying again")
+            return False
+        outage.answered()
+        return done

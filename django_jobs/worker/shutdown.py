@@ -1,0 +1,131 @@
+"""Ending handlers from outside: those that ran past their lease, and those that still run when the process must end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+
+from django.db import DatabaseError
+
+from django_jobs import clock, telemetry
+from django_jobs.conf import get_settings
+from django_jobs.exceptions import HardTimeoutError, LeaseLostError
+from django_jobs.store import note_refusal, release
+from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.config import Exit
+from django_jobs.worker.connection import LOST, cut, drop
+from django_jobs.worker.finish import record_failure
+from django_jobs.worker.outage import outage
+from django_jobs.worker.patience import stopping
+from django_jobs.worker.pool import Pool
+from django_jobs.worker.wake import Wake
+
+logger = logging.getLogger("django_jobs.worker")
+
+FROZEN = 2.0  # seconds between two looks: more, and this process stood still; its handlers get a moment to finish
+MOMENT = 2.0  # seconds
+RELEASE_TRIES = 8
+DRAIN_TICK = 0.2  # seconds
+
+
+class Ending:
+    """Takes attempts back from handlers; a process whose thread cannot be stopped has to be replaced."""
+
+    def __init__(self, pool: Pool, wake: Wake, *, grace: float) -> None:
+        self.recycling = False
+        self._pool = pool
+        self._wake = wake
+        self._grace = grace
+        self._looked_at = clock.boot_seconds()
+        self._not_before = 0.0
+
+    def end_overdue(self) -> None:
+        """Fail attempts that ran past their lease, and plan the end of this process: code cannot be stopped."""
+        now = clock.boot_seconds()
+        if now - self._looked_at > FROZEN:
+            self._not_before = now + MOMENT
+        self._looked_at = now
+        for attempt in self._pool.running:
+            if now >= self._not_before and not attempt.revoked and attempt.is_overdue:
+                self._take_back(attempt, "it ran past its lease")
+                self.recycling = True
+            if attempt.revoked and not attempt.recorded:
+                self._record_overdue(attempt)
+
+    def _take_back(self, attempt: RunningAttempt, why: str) -> None:
+        attempt.revoke(why)
+        attempt.disconnect(cut)
+
+    def _record_overdue(self, attempt: RunningAttempt) -> None:
+        if attempt.completed:  # it succeeded; only the code after its completion goes on
+            attempt.recorded = True
+            return
+        lease = attempt.definition.terms.lease
+        error = HardTimeoutError(f"The handler ran past its lease of {lease} without telling progress, and was ended.")
+        try:
+            record_failure(attempt, error, settle=lambda _, action: action())
+        except LeaseLostError:  # somebody judged it before, or an earlier try was written and its reply lost
+            attempt.recorded = True
+            if attempt.note_refusal_once():
+                with contextlib.suppress(DatabaseError):
+                    note_refusal(attempt, "fail")
+        except LOST as problem:
+            drop(attempt.using)
+            outage.failed(problem)
+        else:
+            attempt.recorded = True
+            logger.warning("Attempt %s of job %s ran past its lease and was ended", attempt.number, attempt.job_id)
+            telemetry.emit("attempt.overdue", job_id=attempt.job_id, job_type=attempt.claimed.job_type)
+
+    def drain(self, stops: Callable[[], int]) -> int:
+        """Let running handlers end, then give back what has not; returns the exit code.
+
+        An attempt is never given back while a request of it to a provider may still be written or answered.
+        """
+        deadline = clock.boot_seconds() + self._grace
+        while self._waits(deadline, stops()):
+            self.end_overdue()
+            self._wake.wait(DRAIN_TICK)
+        left = self._unfinished()
+        for attempt in left:
+            self._take_back(attempt, "its worker stops")
+        for attempt in left:
+            self._give_back(attempt)
+        stopping.set()
+        if left and stops():
+            return Exit.GRACE_EXCEEDED
+        return Exit.RECYCLE if self.recycling else Exit.CLEAN
+
+    def _unfinished(self) -> list[RunningAttempt]:
+        return [attempt for attempt in self._pool.running if not attempt.revoked]
+
+    def _waits(self, deadline: float, stops: int) -> bool:
+        running = self._unfinished()
+        end = clock.boot_seconds() if stops > 1 else deadline
+        for attempt in running:
+            attempt.ends_by = end
+        if any(attempt.has_open_call for attempt in running):
+            return True
+        unrecorded = any(attempt.revoked and not attempt.recorded for attempt in self._pool.running)
+        return (bool(running) or unrecorded) and clock.boot_seconds() < end
+
+    def _give_back(self, attempt: RunningAttempt) -> None:
+        """Release; its own transaction may still be ending, and then it is tried again for a moment."""
+        for _ in range(RELEASE_TRIES):
+            try:
+                if release(attempt, message="Its worker stopped before the handler had ended."):
+                    attempt.recorded = True
+                    return
+            except DatabaseError as error:
+                drop(attempt.using)
+                outage.failed(error)
+            if attempt not in self._pool.running:
+                return
+            stopping.wait(DRAIN_TICK)
+        logger.warning("Attempt %s of job %s could not be given back", attempt.number, attempt.job_id)
+
+
+def longest_stop(grace: float) -> float:
+    """Return after how many seconds a stopping child is stuck: its grace, open calls, and some time to tell."""
+    return grace + get_settings().max_call.total_seconds() + 3.0
