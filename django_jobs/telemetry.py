@@ -37,7 +37,7 @@ def emit(event: str, **fields: object) -> None:
     """Tell one event. Counts it in ``counts`` (per process) and hands it to every receiver."""
     with _lock:
         counts[event] += 1
-    for receiver in list(_receivers):
+    for receiver in _receivers:
         try:
             receiver(event, fields)
         except Exception:

@@ -29,7 +29,7 @@ def job(function: Callable[P, R], /) -> DurableJob[P, R]: ...
 @overload
 def job(
     *,
-    type: str | None = None,  # noqa: A002
+    type: str | None = None,
     version: int = 1,
     aliases: tuple[str, ...] = (),
     queue_name: str = "default",
@@ -77,8 +77,7 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
 
 
 _ALLOWED = frozenset(
-    "type version aliases queue_name priority key key_scope key_ttl on_duplicate subject owner budget cleanup "
-    "max_runtime retry useful_for takes_context atomic".split()
+    ["type", "version", "aliases", "queue_name", "priority", "key", "key_scope", "key_ttl", "on_duplicate", "subject", "owner", "budget", "cleanup", "max_runtime", "retry", "useful_for", "takes_context", "atomic"]
 )
 
 

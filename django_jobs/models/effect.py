@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
-from django_jobs.domain.providers import Dedupe, Verdict
 from django_jobs.domain.ids import uuid7
+from django_jobs.domain.providers import Dedupe, Verdict
 from django_jobs.domain.states import EffectState, SendOutcome
 from django_jobs.models.attempt import Attempt
 from django_jobs.models.fields import InstantField

@@ -41,7 +41,7 @@ class InstantColumn(_Base):
             raise ValueError(msg)
         return models.Field.get_prep_value(self, value)
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:  # noqa: FBT001, FBT002
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
         """Adapt for the database."""
         value = value if prepared else self.get_prep_value(value)
         if isinstance(value, datetime) and connection.vendor == "sqlite":

@@ -82,7 +82,7 @@ def joined(using: str) -> Iterator[None]:
 
 def prepare_statements() -> None:
     """Keep this room's statements prepared on PostgreSQL connections of this process; for processes that keep them."""
-    global _prepare  # noqa: PLW0603
+    global _prepare
     _prepare = True
 
 

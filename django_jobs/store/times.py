@@ -16,7 +16,7 @@ from django_jobs.models.fields import InstantField, as_instant
 def database_now(using: str) -> Any:
     """Return an expression for the present in a statement: the database's clock, or the injected one."""
     if connections[using].vendor == "postgresql" and clock.injected() is None:
-        return RawSQL("clock_timestamp()", (), output_field=InstantField())  # noqa: S611
+        return RawSQL("clock_timestamp()", (), output_field=InstantField())
     return Value(clock.now(), output_field=InstantField())
 
 
