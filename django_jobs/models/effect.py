@@ -146,7 +146,9 @@ class EffectAdoption(models.Model):
     """A job that took the receipt of an effect which another job had caused."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    effect = models.ForeignKey(SideEffect, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="adoptions")
+    effect = models.ForeignKey(
+        SideEffect, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="adoptions"
+    )
     job = models.ForeignKey(Job, models.DO_NOTHING, db_constraint=False, related_name="adoptions")
     attempt_id = models.UUIDField()
     created_at = InstantField()
