@@ -34,7 +34,7 @@ def boot_seconds() -> float:
 @contextmanager
 def override(source: Callable[[], datetime]) -> Iterator[None]:
     """Make ``source`` the clock of this process, the statements of the store included, until the block ends."""
-    global _source  # noqa: PLW0603
+    global _source
     before, _source = _source, source
     try:
         yield

@@ -3,10 +3,11 @@
 Keys are the upper-case field names of :class:`JobsSettings`. The settings page of the docs is generated from it.
 """
 
+# ruff: noqa: RUF009  the defaults are fields with their documentation
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
@@ -88,24 +89,33 @@ def problems(given: Mapping[str, Any]) -> list[str]:
 
 
 def _value_problems(key: str, value: Any, default: Any) -> list[str]:
-    if isinstance(default, timedelta):
-        if not isinstance(value, timedelta) or value < timedelta(seconds=1):
-            return [f"DJANGO_JOBS[{key!r}] must be a timedelta of at least one second, not {value!r}."]
-    elif isinstance(default, bool):
-        if not isinstance(value, bool):
-            return [f"DJANGO_JOBS[{key!r}] must be True or False, not {value!r}."]
-    elif isinstance(default, int):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            return [f"DJANGO_JOBS[{key!r}] must be a whole number of at least 1, not {value!r}."]
-    elif isinstance(default, str):
-        if not isinstance(value, str):
-            return [f"DJANGO_JOBS[{key!r}] must be a string, not {value!r}."]
-    elif isinstance(default, tuple):
-        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            return [f"DJANGO_JOBS[{key!r}] must be a list of strings, not {value!r}."]
-    elif not isinstance(value, Mapping) or not all(isinstance(entry, Mapping) for entry in value.values()):
-        return [f"DJANGO_JOBS[{key!r}] must be a dict of dicts, not {value!r}."]
-    return []
+    fits, wanted = _FITS[type(default)]
+    return [] if fits(value) else [f"DJANGO_JOBS[{key!r}] must be {wanted}, not {value!r}."]
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _is_dict_of_dicts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(entry, Mapping) for entry in value.values())
+
+
+# By the type of the default: what a value must be, and how to say so.
+_FITS: dict[type, tuple[Callable[[Any], bool], str]] = {
+    timedelta: (
+        lambda value: isinstance(value, timedelta) and value >= timedelta(seconds=1),
+        "a timedelta of at least one second",
+    ),
+    bool: (lambda value: isinstance(value, bool), "True or False"),
+    int: (
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
+        "a whole number of at least 1",
+    ),
+    str: (lambda value: isinstance(value, str), "a string"),
+    tuple: (_is_list_of_text, "a list of strings"),
+    dict: (_is_dict_of_dicts, "a dict of dicts"),
+}
 
 
 def _relation_problems(given: Mapping[str, Any]) -> list[str]:

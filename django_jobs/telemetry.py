@@ -1,7 +1,7 @@
 """The only door for instrumentation: rooms tell events, receivers make logs, metrics and alerts of them.
 
-An event is a dotted name (``job.succeed``, ``lease.refused``) and plain fields. A receiver that fails never harms a job:
-its error is logged once per event name and swallowed.
+An event is a dotted name (``job.succeed``, ``lease.refused``) and plain fields. A receiver that fails never harms a
+job: its error is logged once per event name and swallowed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def emit(event: str, **fields: object) -> None:
     """Tell one event. Counts it in ``counts`` (per process) and hands it to every receiver."""
     with _lock:
         counts[event] += 1
-    for receiver in list(_receivers):
+    for receiver in tuple(_receivers):  # a receiver may end itself
         try:
             receiver(event, fields)
         except Exception:

@@ -109,7 +109,9 @@ class JobFactory(DjangoModelFactory):
             "dead_lettered": {"failed": True},
         }
         ids = {"id": job.attempt_id, "worker_id": job.lease_owner} if job.attempt_id else {}
-        return AttemptFactory(job=job, number=job.fence, **{**traits.get(job.state, {"released": True}), **ids, **values})
+        return AttemptFactory(
+            job=job, number=job.fence, **{**traits.get(job.state, {"released": True}), **ids, **values}
+        )
 
     @factory.post_generation
     def payload(job: Job, create: bool, extracted: Any, **values: Any) -> JobPayload | None:  # noqa: N805

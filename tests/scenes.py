@@ -26,7 +26,12 @@ Rows = dict[str, list[dict[str, Any]]]
 def held(job: Job, *, attempt_id: uuid.UUID | None = None) -> Given:
     """Return the proof of the given attempt, else of the one that owns the job, else of its last one."""
     last = Attempt.objects.filter(job_id=job.pk).order_by("-number").values_list("pk", flat=True).first()
-    return Given(job_id=job.pk, attempt_id=attempt_id or job.attempt_id or last or uuid.uuid4(), number=job.fence, using="default")
+    return Given(
+        job_id=job.pk,
+        attempt_id=attempt_id or job.attempt_id or last or uuid.uuid4(),
+        number=job.fence,
+        using="default",
+    )
 
 
 def known(job_type: str = JOB_TYPE, version: int = 1, lease: timedelta = LEASE) -> KnownType:

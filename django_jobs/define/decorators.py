@@ -29,7 +29,7 @@ def job(function: Callable[P, R], /) -> DurableJob[P, R]: ...
 @overload
 def job(
     *,
-    type: str | None = None,  # noqa: A002
+    type: str | None = None,
     version: int = 1,
     aliases: tuple[str, ...] = (),
     queue_name: str = "default",
@@ -58,10 +58,10 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
     Args:
         function: The handler, when the decorator is used bare.
         **declared: ``type`` (stored name), ``version`` (of the payload), ``aliases`` (older names, newest first),
-            ``queue_name``, ``priority`` (-100…100, bigger first), ``key`` (template such as "order:{order_id}"; without it
-            nothing is deduplicated), ``key_scope`` (whose keys are the same; default: the oldest name, so that a rename
-            keeps it), ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template), ``owner``, ``budget``,
-            ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``.
+            ``queue_name``, ``priority`` (-100…100, bigger first), ``key`` (template such as "order:{order_id}"; without
+            it nothing is deduplicated), ``key_scope`` (whose keys are the same; default: the oldest name, so that a
+            rename keeps it), ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template), ``owner``,
+            ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``.
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
@@ -77,8 +77,10 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
 
 
 _ALLOWED = frozenset(
-    "type version aliases queue_name priority key key_scope key_ttl on_duplicate subject owner budget cleanup "
-    "max_runtime retry useful_for takes_context atomic".split()
+    [
+        *("type", "version", "aliases", "queue_name", "priority", "key", "key_scope", "key_ttl", "on_duplicate"),
+        *("subject", "owner", "budget", "cleanup", "max_runtime", "retry", "useful_for", "takes_context", "atomic"),
+    ]
 )
 
 
@@ -188,8 +190,8 @@ def default_type(func: Callable[..., Any]) -> str:
         config = None
     if config is None:
         msg = (
-            f"{func.__module__}.{func.__qualname__} gets no default name: its module belongs to no installed app, or was "
-            "imported before the apps were loaded. Give it a type=."
+            f"{func.__module__}.{func.__qualname__} gets no default name: its module belongs to no installed app, or "
+            "was imported before the apps were loaded. Give it a type=."
         )
         raise DefinitionError(msg)
     return f"{config.label}.{func.__name__}"

@@ -121,8 +121,8 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
         return typing.get_type_hints(bare, include_extras=True)
     except Exception as error:
         msg = (
-            f"The annotations of {func.__module__}.{func.__qualname__} cannot be resolved: {error}. Import at run time what "
-            "they name, or leave them away."
+            f"The annotations of {func.__module__}.{func.__qualname__} cannot be resolved: {error}. Import at run time "
+            "what they name, or leave them away."
         )
         raise DefinitionError(msg) from error
 
@@ -160,7 +160,7 @@ class DurableJob(Generic[P, R]):
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(rows)
 
     def using(self, **changes: Any) -> DurableJob[P, R]:
-        """Return a copy whose jobs differ in key, run_after, priority, queue_name, database, tenant, subject or detached."""
+        """Return a copy with another key, run_after, priority, queue_name, database, tenant, subject or detached."""
         return DurableJob(self.definition, self.options.changed(**changes))
 
     def _bind_row(self, place: int, row: Mapping[str, Any]) -> dict[str, Any]:

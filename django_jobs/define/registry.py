@@ -86,8 +86,8 @@ def autodiscover() -> None:
     """Import ``jobs``, ``tasks``, ``events`` and ``schedules`` of every app, and what DJANGO_JOBS["IMPORTS"] names.
 
     Raises:
-        DefinitionError: A module cannot be imported, or an annotation of a handler cannot be resolved; the message has the
-            name. A worker without some of its handlers would leave their jobs lying.
+        DefinitionError: A module cannot be imported, or an annotation of a handler cannot be resolved; the message has
+            the name. A worker without some of its handlers would leave their jobs lying.
     """
     for config in apps.get_app_configs():
         for name in _MODULES:

@@ -92,7 +92,7 @@ def _check_times(options: EnqueueOptions) -> None:
     after = options.run_after
     if isinstance(after, datetime):
         if not _names_instant(after):
-            msg = f"run_after must be an aware datetime that has a form in UTC (it names no instant otherwise), not {after!r}."
+            msg = f"run_after must be an aware datetime in the range of UTC (else it names no instant), not {after!r}."
             raise DefinitionError(msg)
     elif after is not None and (not isinstance(after, timedelta) or not timedelta(0) <= after <= LONGEST_WAIT):
         msg = f"run_after must be an aware datetime or a timedelta from 0 to {LONGEST_WAIT.days} days, not {after!r}."

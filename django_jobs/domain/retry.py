@@ -13,7 +13,7 @@ from django_jobs.exceptions import DefinitionError
 
 ZERO = timedelta(0)
 
-# A job may be old only because it waited behind an outage; its age says "no progress" after it was handed back this often.
+# A job may be old only because it waited behind an outage: its age means "no progress" after so many moves.
 MOVES_BEFORE_AGE = 3
 
 Random = Callable[[], float]

@@ -17,12 +17,12 @@ from django_jobs.store.statements import joined
 def enqueue_many(options: EnqueueOptions, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
     """Record one job per row, all or none; results come in the order of the rows.
 
-    Everything is checked before the first statement. Equal rows of one key are folded: the first decides, later ones are its
-    duplicates. Keys are taken in sorted order, so that two calls at once cannot deadlock. What a key decides
-    is a result here, never an error: a conflict is, and so is a duplicate of a type with ``on_duplicate="reject"``, because
+    Everything is checked before the first statement. Equal rows of one key are folded: the first decides, others are
+    its duplicates. Keys are taken in sorted order, so that two calls at once cannot deadlock. What a key decides is a
+    result here, never an error: a conflict is, and so is a duplicate of a type with ``on_duplicate="reject"``, because
     one row of a thousand must not undo the others. Look at ``outcome``.
 
-    Inside a caller's transaction there is no savepoint: an error from the database leaves that transaction to the caller.
+    Inside a caller's transaction there is no savepoint: an error of the database leaves that transaction to the caller.
 
     Raises:
         PayloadError: A row cannot be stored; the message gives its place. Nothing was stored.

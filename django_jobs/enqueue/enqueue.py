@@ -79,9 +79,15 @@ def prepare(options: EnqueueOptions, arguments: Mapping[str, Any]) -> Prepared:
         fingerprint=fingerprint(text),
         key="" if options.key is None else check_key(_filled("key", options, arguments)),
         key_scope="" if options.key is None else scope_text(options.tenant, options.key_scope),
-        subject=check_name(_filled("subject", options, arguments), what="subject", limit=200) if options.subject else "",
+        subject=_subject(options, arguments),
         using=using,
     )
+
+
+def _subject(options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:
+    if not options.subject:
+        return ""
+    return check_name(_filled("subject", options, arguments), what="subject", limit=200)
 
 
 def _check_due(run_after: object) -> None:
@@ -105,7 +111,7 @@ def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueRes
         DuplicateJobError: The key is live and the job type rejects duplicates (``DuplicateOfDeadJobError``, a subclass,
             when its job is a dead letter).
         EnqueueContendedError: The key changed hands faster than it could be read.
-        DatabaseError: As the database raised it, serialization failures and deadlocks included; nothing is retried here.
+        DatabaseError: As the database raised it, serialization failures and deadlocks included; nothing is retried.
     """
     result = decide(prepare(options, arguments))
     if result.outcome == "conflict":
@@ -122,8 +128,8 @@ def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueRes
 def _rejected(options: EnqueueOptions, result: EnqueueResult) -> DuplicateJobError:
     if result.state == JobState.DEAD_LETTERED and result.resolution is None:
         msg = (
-            f"The idempotency key of {options.job_type} belongs to job {result.id}, which is dead-lettered: until a human "
-            "replays or discards it, enqueueing again changes nothing."
+            f"The idempotency key of {options.job_type} belongs to job {result.id}, which is dead-lettered: until a "
+            "human replays or discards it, enqueueing again changes nothing."
         )
         return DuplicateOfDeadJobError(msg, job_id=result.id)
     msg = f"The idempotency key of {options.job_type} is held by job {result.id} (state {result.state})."

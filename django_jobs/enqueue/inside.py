@@ -52,7 +52,7 @@ def check_place(*, what: str, using: str, detached: bool) -> None:
     for connection in connections.all(initialized_only=True):
         if connection.alias != using and in_transaction(connection):
             msg = (
-                f"{what} writes to database {using!r}, but a transaction is open on {connection.alias!r}: the two would "
-                "not commit together. Pass detached=True to accept that."
+                f"{what} writes to database {using!r}, but a transaction is open on {connection.alias!r}: the two "
+                "would not commit together. Pass detached=True to accept that."
             )
             raise CrossDatabaseError(msg)

@@ -19,7 +19,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, widest: i
 
 def pairs(values: Iterable[tuple[str, object]]) -> str:
     """Return names and values, one pair a line; values are not cut."""
-    listed = [(name, _plain(value)) for name, value in values]
+    listed = [(name, harmless(value)) for name, value in values]
     width = max((len(name) for name, _ in listed), default=0)
     return "\n".join(f"{name.ljust(width)}{GAP}{value}".rstrip() for name, value in listed)
 
@@ -29,11 +29,11 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _cell(value: object, widest: int) -> str:
-    text = " ".join(_plain(value).split())
+    text = " ".join(harmless(value).split())
     return text if len(text) <= widest else text[: widest - 1] + "…"
 
 
-def _plain(value: object) -> str:
+def harmless(value: object) -> str:
     """Return text without control characters: what is stored must not drive the terminal."""
     text = "-" if value is None or value == "" else str(value)
     return "".join(sign if sign in "\n\t" or unicodedata.category(sign)[0] != "C" else "�" for sign in text)

@@ -15,7 +15,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_jobs.domain.states import JobState
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.show import show_text
-from django_jobs.management.tables import table
+from django_jobs.management.tables import harmless, table
 from django_jobs.models import Job
 from django_jobs.operate.doctor import LONG, Diagnosis, diagnose
 from django_jobs.operate.explain import Explanation, explain
@@ -98,7 +98,7 @@ def _explain(options: Options, write: Write) -> int:
     for place, section in enumerate(told.sections):
         write(("\n" if place else "") + section.title.upper())
         for line in section.lines:
-            write(f"  {line}")
+            write(harmless(f"  {line}"))
     return 0
 
 

@@ -43,7 +43,7 @@ class Attempt(models.Model):
     message = models.TextField(default="", blank=True)
     traceback = models.TextField(default="", blank=True)
     loss_cause = models.CharField(max_length=8, default="", blank=True, choices=[(c.value, c.value) for c in LossCause])
-    exit_status = models.IntegerField(null=True, blank=True)  # as the supervisor saw it: minus the signal, else the code
+    exit_status = models.IntegerField(null=True, blank=True)  # as the supervisor saw it: minus the signal, or the code
     over_budget = models.BooleanField(default=False)
     refused_count = models.PositiveIntegerField(default=0)
     refused_at = InstantField(null=True, blank=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
-from django_jobs.domain.providers import Dedupe, Verdict
 from django_jobs.domain.ids import uuid7
+from django_jobs.domain.providers import Dedupe, Verdict
 from django_jobs.domain.states import EffectState, SendOutcome
 from django_jobs.models.attempt import Attempt
 from django_jobs.models.fields import InstantField
@@ -146,7 +146,9 @@ class EffectAdoption(models.Model):
     """A job that took the receipt of an effect which another job had caused."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    effect = models.ForeignKey(SideEffect, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="adoptions")
+    effect = models.ForeignKey(
+        SideEffect, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="adoptions"
+    )
     job = models.ForeignKey(Job, models.DO_NOTHING, db_constraint=False, related_name="adoptions")
     attempt_id = models.UUIDField()
     created_at = InstantField()

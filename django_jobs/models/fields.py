@@ -28,7 +28,7 @@ def from_text(value: str) -> datetime:
 
 
 class InstantColumn(_Base):
-    """An aware UTC datetime whatever ``USE_TZ`` says; on SQLite a fixed-width text, because shorter ones sort wrongly."""
+    """An aware UTC datetime whatever ``USE_TZ`` says; on SQLite a fixed-width text: shorter ones sort wrongly."""
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:
         """Use ``timestamptz`` on PostgreSQL and a text-like column on SQLite."""
@@ -41,14 +41,14 @@ class InstantColumn(_Base):
             raise ValueError(msg)
         return models.Field.get_prep_value(self, value)
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:  # noqa: FBT001, FBT002
+    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
         """Adapt for the database."""
         value = value if prepared else self.get_prep_value(value)
         if isinstance(value, datetime) and connection.vendor == "sqlite":
             return to_text(value)
         return value
 
-    def get_db_converters(self, connection: BaseDatabaseWrapper) -> list[Any]:
+    def get_db_converters(self, connection: BaseDatabaseWrapper) -> list[Any]:  # noqa: ARG002  Django's signature
         """Replace the backend's own conversion, which depends on ``USE_TZ``."""
         return [self._to_instant]
 
@@ -57,7 +57,7 @@ class InstantColumn(_Base):
         return "InstantField"
 
     @staticmethod
-    def _to_instant(value: Any, expression: object, connection: BaseDatabaseWrapper) -> datetime | None:
+    def _to_instant(value: Any, _: object, connection: BaseDatabaseWrapper) -> datetime | None:
         return as_instant(value, connection)
 
 
@@ -73,7 +73,7 @@ def as_instant(value: Any, connection: BaseDatabaseWrapper) -> datetime | None:
 
 
 def _chopped_zone(connection: BaseDatabaseWrapper) -> tzinfo:
-    """Return the zone that the driver left off: our own text is UTC; PostgreSQL answers in the session's (USE_TZ off)."""
+    """Return the zone that the driver left off: UTC in stored text, else (USE_TZ is off) the session's."""
     return UTC if connection.vendor == "sqlite" else ZoneInfo(connection.timezone_name)
 
 

@@ -130,7 +130,8 @@ class Job(models.Model):
                 condition=Q(priority__gte=-100, priority__lte=100), name="django_jobs_job_priority_range"
             ),
             models.CheckConstraint(
-                condition=Q(lost_count=F("exit_lost_count") + F("silent_lost_count")), name="django_jobs_job_losses_add_up"
+                condition=Q(lost_count=F("exit_lost_count") + F("silent_lost_count")),
+                name="django_jobs_job_losses_add_up",
             ),
             models.CheckConstraint(
                 condition=Q(error_class__in=["", *[c.value for c in ErrorClass]]), name="django_jobs_job_error_class"

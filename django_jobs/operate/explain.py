@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_jobs.domain.canonical import canonical
+from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.models import Job
 from django_jobs.operate.explain_attempts import attempt_lines
 from django_jobs.operate.explain_effects import effect_lines
 from django_jobs.operate.explain_next import next_lines
-from django_jobs.operate.history import JobHistory, history_of, maybe, redactor, shown_json
+from django_jobs.operate.history import JobHistory, history_of, redactor, shown_json
 from django_jobs.operate.replay_plan import OnReplay, ReplayPlan, plan_replay
 from django_jobs.operate.wording import duration, instant
 
@@ -59,7 +60,7 @@ def _intended(history: JobHistory) -> Iterator[str]:
     yield f"Payload: {_payload(history)}"
     yield from _key(history)
     yield f"Enqueued at {instant(job.created_at)} {_caller(job)}."
-    if maybe(job.useful_until) is not None:
+    if job.useful_until is not None:
         yield f"Its result is useful until {instant(job.useful_until)}."
     yield f"Owner: {job.owner}." if job.owner else "No owner is declared for it."
 
@@ -90,7 +91,7 @@ def _key(history: JobHistory) -> Iterator[str]:
 
 
 def _key_life(history: JobHistory) -> str:
-    key, finished = history.key, maybe(history.job.finished_at)
+    key, finished = history.key, history.job.finished_at
     if key is None:
         return ", which it does not hold any more"
     ttl = timedelta(seconds=key.ttl_seconds)
@@ -107,6 +108,9 @@ def _caller(job: Job) -> str:
 
 
 def _replay(history: JobHistory, plan: ReplayPlan) -> Iterator[str]:
+    if history.job.state in (JobState.SUCCEEDED, JobState.CANCELLED):
+        yield plan.refused
+        return
     yield _verdict(history, plan)
     if plan.refused:
         yield plan.refused
@@ -117,25 +121,20 @@ def _replay(history: JobHistory, plan: ReplayPlan) -> Iterator[str]:
             "No side effect is recorded, so none would be skipped. Calls that the handler makes outside of effects are "
             "unknown here."
         )
-    yield f"Rows: {plan.rows}"
+    yield plan.rows
     if plan.effects:
         yield "This holds if the handler asks for the same requests again."
 
 
 def _verdict(history: JobHistory, plan: ReplayPlan) -> str:
-    subject = "A replay" if history.job.state == "dead_lettered" else "Another attempt"
+    subject = "a replay" if history.job.state == JobState.DEAD_LETTERED else "another attempt"
     worst = plan.worst
     if worst is OnReplay.NEEDS_DECISION:
-        return f"NO: {subject.lower()} needs your decision first: whether an effect was applied is not known."
+        return f"NO: {subject} needs your decision first: whether an effect was applied is not known."
     if worst is OnReplay.MAY_REPEAT:
-        return (
-            f"NOT FOR SURE: with {subject.lower()} an effect may happen again, and the handler's author accepts that."
-        )
+        return f"NOT FOR SURE: with {subject} an effect may happen again, and the handler's author accepts that."
     if not plan.rows_safe:
-        return f"FOR EFFECTS YES: {subject.lower()} repeats none that is recorded, but rows may be written again."
-    if worst is None and any(attempt.outcome == "lost" for attempt in history.attempts):
-        return (
-            f"FOR ROWS YES: {subject.lower()} repeats no row; calls outside of effects may have been made by a lost "
-            "attempt."
-        )
-    return f"YES: {subject.lower()} cannot repeat anything that is recorded."
+        return f"FOR EFFECTS YES: {subject} repeats none that is recorded, but rows may be written again."
+    if worst is None and any(attempt.outcome == AttemptOutcome.LOST for attempt in history.attempts):
+        return f"FOR ROWS YES: {subject} repeats no row; calls outside of effects may have been made by a lost attempt."
+    return f"YES: {subject} cannot repeat anything that is recorded."

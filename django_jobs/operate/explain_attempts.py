@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django_jobs.domain.redaction import Redactor
 from django_jobs.domain.states import Alone, AttemptOutcome, LossCause
 from django_jobs.models import Attempt
-from django_jobs.operate.history import JobHistory, maybe, redactor
+from django_jobs.operate.history import JobHistory, redactor
 from django_jobs.operate.wording import LOSS, counted, duration, exit_text, instant
 
 _FIRST, _LAST = 3, 15
@@ -42,7 +42,7 @@ def _attempt(attempt: Attempt, history: JobHistory, mask: Redactor) -> str:
 
 def ending(attempt: Attempt, history: JobHistory, mask: Redactor) -> str:
     """Say how an attempt ended and what it left; a loss is told as what it is."""
-    if maybe(attempt.finished_at) is None:
+    if attempt.finished_at is None:
         return f"still running after {duration(history.read_at - attempt.started_at)}."
     took = duration(attempt.finished_at - attempt.started_at)
     over = ", past its budget" if attempt.over_budget else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from django_jobs.domain.redaction import Redactor
 from django_jobs.domain.states import EffectState, SendOutcome
 from django_jobs.models import Reconciliation, Send, SideEffect
-from django_jobs.operate.history import EffectHistory, JobHistory, maybe, redactor
+from django_jobs.operate.history import EffectHistory, JobHistory, redactor
 from django_jobs.operate.wording import instant
 
 _STATES: dict[str, str] = {
@@ -51,7 +51,7 @@ def _state(effect: SideEffect) -> str:
 
 
 def _ended(effect: SideEffect) -> str:
-    if maybe(effect.resolved_at) is None:
+    if effect.resolved_at is None:
         return ""
     how = {"send": "by the provider's answer", "reconciliation": "by asking the provider", "policy": "by policy"}
     by = how.get(effect.resolved_by, f"by {effect.resolved_by}")

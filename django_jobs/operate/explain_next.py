@@ -9,7 +9,7 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.states import JobState
 from django_jobs.models import Worker
-from django_jobs.operate.history import JobHistory, maybe, redactor
+from django_jobs.operate.history import JobHistory, redactor
 from django_jobs.operate.wording import LOSS, dead_reason, instant, relative
 
 
@@ -22,7 +22,7 @@ def next_lines(history: JobHistory) -> Iterator[str]:
 
 def _scheduled(history: JobHistory) -> Iterator[str]:
     due = relative(history.job.available_at, history.read_at)
-    since = maybe(history.job.waiting_since)
+    since = history.job.waiting_since
     if since is not None:
         yield f"It waits for evidence about a side effect since {instant(since)}; it asks again at {due}."
     else:
@@ -42,7 +42,7 @@ def _failed(history: JobHistory) -> Iterator[str]:
 
 def _running(history: JobHistory) -> Iterator[str]:
     job = history.job
-    if maybe(job.lease_expires_at) is None or job.lease_owner is None:
+    if job.lease_expires_at is None or job.lease_owner is None:
         yield "It runs without a lease (run 'manage.py jobs verify')."
         return
     lease = relative(job.lease_expires_at, history.read_at)
@@ -54,7 +54,7 @@ def _running(history: JobHistory) -> Iterator[str]:
     if worker is None:
         yield "The worker that holds it has left no row."
     else:
-        stopped = ", and it has stopped" if maybe(worker.stopped_at) else ""
+        stopped = ", and it has stopped" if worker.stopped_at else ""
         yield f"Its worker {worker.name} was last heard of {relative(worker.heartbeat_at, history.read_at)}{stopped}."
     if job.progress is not None:
         yield f"Progress: {job.progress}" + (f" of {job.progress_total}." if job.progress_total is not None else ".")
@@ -102,7 +102,7 @@ def _obstacles(history: JobHistory) -> Iterator[str]:
     if job.isolation:
         where = "on its worker" if job.isolation == "worker" else "in its process"
         yield f"After losses it must run alone {where}."
-    if maybe(job.useful_until) is not None:
+    if job.useful_until is not None:
         end = relative(job.useful_until, history.read_at)
         yield f"If it has not started by {end}, it is dead-lettered."
     alive = _alive(history)

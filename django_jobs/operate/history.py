@@ -109,11 +109,6 @@ def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:
     return grouped
 
 
-def maybe(value: datetime | None) -> datetime | None:
-    """Return an instant as what a nullable column holds; the columns' types leave None out."""
-    return value
-
-
 def redactor() -> Redactor:
     """Return what masks secrets in everything that is shown: the built-in names and those of the settings."""
     return Redactor(DEFAULT_NAMES | set(get_settings().redact))

@@ -19,7 +19,7 @@ from django_jobs.domain.facts import SKEW, UNCLEAR, EffectFacts
 from django_jobs.domain.providers import OPEN, Dedupe, Guarantees, PastSend
 from django_jobs.domain.states import EffectState, JobState, SendOutcome, is_unfinished
 from django_jobs.models import Send
-from django_jobs.operate.history import EffectHistory, JobHistory, maybe
+from django_jobs.operate.history import EffectHistory, JobHistory
 from django_jobs.operate.wording import instant
 from django_jobs.store.effect_rows import compensation_of
 
@@ -112,7 +112,7 @@ def _refused(history: JobHistory) -> str:
         return f"Only a dead letter can be replayed; this job is {job.state}."
     if job.resolution is not None:
         return f"The dead letter was {job.resolution}; that decision stands."
-    if maybe(job.useful_until) is not None and job.useful_until <= history.read_at:
+    if job.useful_until is not None and job.useful_until <= history.read_at:
         return f"It was useful until {instant(job.useful_until)} only; a replay must give a new time."
     return ""
 

@@ -81,16 +81,19 @@ def _with_attempts(
         return []
     now = now or read_now(using)
     attempts = Attempt.objects.using(using).in_bulk([job.attempt_id for job in found])
-    return [_abandoned(job, attempts.get(job.attempt_id), cause, using, now) for job in found if job.attempt_id]
+    return [
+        _abandoned(job, held, attempts.get(held), cause=cause, using=using, now=now)
+        for job in found
+        if (held := job.attempt_id) is not None
+    ]
 
 
-def _abandoned(job: Job, attempt: Attempt | None, cause: LossCause, using: str, now: datetime) -> Abandoned:
-    if job.attempt_id is None:
-        msg = f"Job {job.pk} is not running."
-        raise ValueError(msg)
+def _abandoned(
+    job: Job, attempt_id: uuid.UUID, attempt: Attempt | None, *, cause: LossCause, using: str, now: datetime
+) -> Abandoned:
     return Abandoned(
         job_id=job.pk,
-        attempt_id=job.attempt_id,
+        attempt_id=attempt_id,
         number=job.fence,
         using=using,
         job_type=job.job_type,

@@ -6,7 +6,6 @@ from typing import Any
 
 import psycopg
 
-
 ONLY_WHEN_ASKED = 2**31
 
 

@@ -72,7 +72,7 @@ def _run_in_turn(connection: BaseDatabaseWrapper, statements: Sequence[str], giv
 
 @contextlib.contextmanager
 def joined(using: str) -> Iterator[None]:
-    """Run inside the transaction that is open, or in one of its own; never adds a savepoint to a caller's transaction."""
+    """Run inside the transaction that is open, or in one of its own; adds no savepoint to a caller's transaction."""
     if connections[using].in_atomic_block:
         yield
     else:
@@ -82,7 +82,7 @@ def joined(using: str) -> Iterator[None]:
 
 def prepare_statements() -> None:
     """Keep this room's statements prepared on PostgreSQL connections of this process; for processes that keep them."""
-    global _prepare  # noqa: PLW0603
+    global _prepare
     _prepare = True
 
 
@@ -131,7 +131,7 @@ def kinds() -> dict[str, type[models.Field[Any, Any]]]:
     """
     found: dict[str, type[models.Field[Any, Any]]] = dict.fromkeys(COMPUTED, InstantField)
     for model in apps.get_app_config("django_jobs").get_models():
-        for field in model._meta.concrete_fields:
+        for field in model._meta.concrete_fields:  # noqa: SLF001  Django's public door
             target = field.target_field if isinstance(field, models.ForeignKey) else field
             for kind in (InstantField, models.UUIDField, models.BooleanField):
                 if isinstance(target, kind) and field.column:

@@ -23,7 +23,7 @@ from django_jobs.worker.wake import Wake
 
 logger = logging.getLogger("django_jobs.worker")
 
-FROZEN = 5.0  # seconds between two looks: more, and this process stood still; its handlers get a moment to finish
+FROZEN = 2.0  # seconds between two looks: more, and this process stood still; its handlers get a moment to finish
 MOMENT = 2.0  # seconds
 RELEASE_TRIES = 8
 DRAIN_TICK = 0.2  # seconds
@@ -128,4 +128,4 @@ class Ending:
 
 def longest_stop(grace: float) -> float:
     """Return after how many seconds a stopping child is stuck: its grace, open calls, and some time to tell."""
-    return grace + get_settings().max_call.total_seconds() + 5.0
+    return grace + get_settings().max_call.total_seconds() + 3.0

@@ -120,7 +120,7 @@ class WorkerProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  one system call
+                preexec_fn=_die_with_parent,
             )
         return self
 

@@ -1,6 +1,6 @@
 """Measure and print: enqueue, drain and the limit line, on a PostgreSQL of its own; or on the one that is named.
 
-    python -m tests.benchmarks [--jobs 3000] [--url postgres://…/empty_database]
+python -m tests.benchmarks [--jobs 3000] [--url postgres://…/empty_database]
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from tests.clusters import Cluster, find_binaries
 
 def measure(url: str, jobs: int) -> None:
     """Run everything against one empty database."""
-    os.environ.update(DATABASE_URL=url, DJANGO_SETTINGS_MODULE="testproject.settings", JOBS_IMPORTS="tests.benchmarks.handlers")
+    os.environ.update(
+        DATABASE_URL=url, DJANGO_SETTINGS_MODULE="testproject.settings", JOBS_IMPORTS="tests.benchmarks.handlers"
+    )
     import django
 
     django.setup()

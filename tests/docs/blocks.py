@@ -25,12 +25,24 @@ class Task(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One block; ``place`` is its page and line, ``path`` the file that it is about."""
+    """One block; ``place`` is its page and line, ``path`` the file that it is about.
+
+    ``django`` names the versions for which it is meant: "from-6.1", "before-6.1" or, for all, nothing.
+    """
 
     place: str
     task: Task
     body: str
     path: str = ""
+    django: str = ""
+
+    def is_for(self, version: tuple[int, int]) -> bool:
+        """Say whether a reader with this version of Django follows the block."""
+        which, _, limit = self.django.partition("-")
+        if not which:
+            return True
+        major, minor = map(int, limit.split("."))
+        return (version >= (major, minor)) == {"from": True, "before": False}[which]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +81,12 @@ def _block(found: re.Match[str], *, place: str) -> Block:
         return Block(place=place, task=Task.RUN, body=body)
     if info == "pycon":
         return Block(place=place, task=Task.PYTHON, body=body)
+    django = options.get("class", "").removeprefix("django-")
     if caption.endswith(AT_THE_END):
-        return Block(place=place, task=Task.APPEND, body=body, path=caption.removesuffix(AT_THE_END))
+        path = caption.removesuffix(AT_THE_END)
+        return Block(place=place, task=Task.APPEND, body=body, path=path, django=django)
     if caption:
-        return Block(place=place, task=Task.WRITE, body=body, path=caption)
+        return Block(place=place, task=Task.WRITE, body=body, path=caption, django=django)
     raise ValueError(
         f"{place}: a block of {info or 'no language'} without a caption: what shall the reader do with it?"
     )

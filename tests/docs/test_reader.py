@@ -89,3 +89,14 @@ def test_block_that_is_not_run_says_so(tmp_path: Path) -> None:
     page.write_text("```{code-block} console\n:class: not-run\n\n$ rm x\n```\n")
 
     assert [block.task for block in blocks_of(page)] == [Task.SKIP]
+
+
+def test_block_for_some_versions_is_followed_on_them_alone(tmp_path: Path) -> None:
+    """A block for newer Django and its twin for older ones take turns."""
+    page = tmp_path / "page.md"
+    classes = ("django-from-6.1", "django-before-6.1")
+    page.write_text("".join(f"```{{code-block}} text\n:caption: a\n:class: {name}\n\nx\n```\n" for name in classes))
+    newer, older = blocks_of(page)
+
+    assert [newer.is_for(version) for version in ((5, 2), (6, 1), (6, 2))] == [False, True, True]
+    assert [older.is_for(version) for version in ((5, 2), (6, 1), (6, 2))] == [True, False, False]

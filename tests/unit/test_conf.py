@@ -108,5 +108,8 @@ def test_change_of_settings_is_noticed() -> None:
 
 def test_wrong_settings_stop_the_program() -> None:
     """The error lists every problem."""
-    with override_settings(DJANGO_JOBS={"THREADS": 0, "COLOUR": 1}), pytest.raises(DefinitionError, match="THREADS.*COLOUR"):
+    with (
+        override_settings(DJANGO_JOBS={"THREADS": 0, "COLOUR": 1}),
+        pytest.raises(DefinitionError, match=r"THREADS.*COLOUR"),
+    ):
         get_settings()

@@ -49,7 +49,10 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         "--queue", action="append", default=[], dest="queues", metavar="NAME", help="Serve this queue only; repeatable."
     )
     parser.add_argument(
-        "--threads", type=at_least_one, default=rules.threads, help="Handlers at once per process (default: %(default)s)."
+        "--threads",
+        type=at_least_one,
+        default=rules.threads,
+        help="Handlers at once per process (default: %(default)s).",
     )
     parser.add_argument(
         "--processes", type=at_least_one, default=rules.processes, help="Child processes (default: %(default)s)."

@@ -209,3 +209,21 @@ def test_lost_namespace_is_refused_once_keys_were_made(time: MovableClock) -> No
         act(running(order_id=8), provider, key="order:8")
 
     assert provider.calls == []
+
+
+def test_operation_gets_the_same_values_each_time(time: MovableClock) -> None:
+    """Values come in the types of the annotations, and unannotated ones as JSON: in the first request as in the next."""
+    seen: list[tuple[object, object]] = []
+
+    def send(call: EffectCall, *, amount: Decimal, when: Any) -> Outcome:
+        seen.append((amount, when))
+        return UNCLEAR
+
+    operation = effect("fake.typed", dedupe="natural")(send)
+    attempt = running()
+    for amount in (Decimal("12.50"), "12.50"):
+        with pytest.raises(EffectUncertain):
+            act(attempt, operation, amount=amount, when=timedelta(seconds=1))
+        attempt = after_waiting(attempt)
+
+    assert seen == [(Decimal("12.50"), "P0DT00H00M01.000000S")] * 2

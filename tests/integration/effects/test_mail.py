@@ -87,13 +87,13 @@ def test_mail_is_delivered_under_the_id_of_its_effect(settings: Any) -> None:
 
 def test_own_message_id_and_date_are_kept(settings: Any) -> None:
     """A mail that names its own id and date keeps them."""
-    message = a_mail(headers={"message-id": "<mine@example.com>", "DATE": "Mon, 1 Jan 2024 00:00:00 +0000"})
+    message = a_mail(headers={"message-id": "<mine@example.com>", "DATE": "Mon, 01 Jan 2024 00:00:00 +0000"})
     with mail_server() as mailbox:
         deliver(settings, mailbox, message=message)
 
     sent = message_from_bytes(mailbox.mails[0])
     assert sent.get_all("Message-ID") == ["<mine@example.com>"]
-    assert sent.get_all("Date") == ["Mon, 1 Jan 2024 00:00:00 +0000"]
+    assert sent.get_all("Date") == ["Mon, 01 Jan 2024 00:00:00 +0000"]
 
 
 @pytest.mark.parametrize(

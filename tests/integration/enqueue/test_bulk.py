@@ -142,7 +142,7 @@ def test_keys_are_taken_in_sorted_order(database: Server, monkeypatch: pytest.Mo
 
 def test_error_names_the_row(database: Server) -> None:
     """The first wrong row is told, counted from zero."""
-    with pytest.raises(PayloadError, match="^Row 1: .*missing a required argument"):
+    with pytest.raises(PayloadError, match=r"^Row 1: .*missing a required argument"):
         charge.enqueue_many([{"order_id": 1}, {}, {"order_id": object()}])
 
 

@@ -168,7 +168,9 @@ def test_scope_that_is_too_long_with_its_tenant_is_refused(database: Server) -> 
     wide = charge.using(tenant="t")
     options = wide.options
 
-    _refused(lambda: type(options)(**{**_fields(options), "key_scope": "%" * 150}).changed(), KeyFormatError, "key_scope")
+    _refused(
+        lambda: type(options)(**{**_fields(options), "key_scope": "%" * 150}).changed(), KeyFormatError, "key_scope"
+    )
 
 
 def _fields(options: Any) -> dict[str, Any]:
@@ -210,9 +212,12 @@ def test_largest_allowed_values_are_stored_alike(database: Server) -> None:
     job = Job.objects.get()
     assert job.payload.arguments.count("ü") == 20_000
     assert (job.queue_name, job.tenant, job.subject) == ("q" * 100, "t" * 64, "s" * 200)
-    assert plain.using(tenant="t" * 64, key="k" * 255).enqueue(
-        number=text, more=_nested(19), whole=2**53 - 1, tiny=5e-324
-    ).outcome == "duplicate"
+    assert (
+        plain.using(tenant="t" * 64, key="k" * 255)
+        .enqueue(number=text, more=_nested(19), whole=2**53 - 1, tiny=5e-324)
+        .outcome
+        == "duplicate"
+    )
 
 
 def test_parameter_may_have_any_name() -> None:

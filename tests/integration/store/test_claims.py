@@ -145,9 +145,7 @@ def test_claim_hands_over_all_that_an_attempt_needs(database: Server) -> None:
     assert found.traceparent == "00-1-2-03"
     assert (found.useful_until, found.waiting_since) == (job.useful_until, job.waiting_since)
     assert found.generation_started_at == job.generation_started_at
-    assert found.counters == Counters(
-        unknown=1, transient=2, lost=3, exit_lost=2, silent_lost=1, free=4, unchanged=5
-    )
+    assert found.counters == Counters(unknown=1, transient=2, lost=3, exit_lost=2, silent_lost=1, free=4, unchanged=5)
 
 
 def test_job_without_payload_row_is_still_handed_over(database: Server) -> None:
@@ -178,7 +176,7 @@ def test_refused_attempt_row_leaves_the_job_unclaimed(database: Server) -> None:
     """If the attempt's row cannot be written, the job is not leased either."""
     JobFactory()
     taken = JobFactory(succeeded=True).attempts.get().pk
-    with pytest.raises(Exception, match="(?i)unique"), transaction.atomic():
+    with pytest.raises(Exception, match=r"(?i)unique"), transaction.atomic():
         store.claim(request(1, attempt_ids=[taken]), using="default")
 
     assert Job.objects.filter(state="queued").count() == 1
@@ -236,7 +234,9 @@ def test_older_name_of_a_type_is_claimed_with_its_own_lease(database: Server) ->
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize("values", [{"job_type": "tests.other"}, {"suspect": True}, {"queue_name": "mail"}, {"scheduled": True}])
+@pytest.mark.parametrize(
+    "values", [{"job_type": "tests.other"}, {"suspect": True}, {"queue_name": "mail"}, {"scheduled": True}]
+)
 def test_worker_with_nothing_to_start_takes_no_write_lock(database: Server, values: dict[str, Any]) -> None:
     """On SQLite an idle worker only reads: a job that it cannot run does not make it lock the database each second."""
     JobFactory(**values)

@@ -48,7 +48,11 @@ CHECKS: list[tuple[str, str, Write]] = [
     ("job_finished_when_done", "succeeded at no time", lambda: JobFactory(succeeded=True, finished_at=None)),
     ("job_finished_when_done", "discarded at no time", lambda: JobFactory(discarded=True, finished_at=None)),
     ("job_finished_when_done", "queued and finished", lambda: JobFactory(finished_at=_soon())),
-    ("job_finished_when_done", "open dead letter, finished", lambda: JobFactory(dead_lettered=True, finished_at=_soon())),
+    (
+        "job_finished_when_done",
+        "open dead letter, finished",
+        lambda: JobFactory(dead_lettered=True, finished_at=_soon()),
+    ),
     ("job_priority_range", "priority 101", lambda: JobFactory(priority=101)),
     ("job_priority_range", "priority -101", lambda: JobFactory(priority=-101)),
     ("job_losses_add_up", "loss of no kind", lambda: JobFactory(lost_count=1)),
@@ -136,7 +140,9 @@ def test_every_constraint_is_tried() -> None:
     assert {name for name, _, _ in CHECKS} | {name for name, _ in UNIQUE} == declared
 
 
-@pytest.mark.parametrize(("name", "write"), [pytest.param(name, write, id=f"{name}: {what}") for name, what, write in CHECKS])
+@pytest.mark.parametrize(
+    ("name", "write"), [pytest.param(name, write, id=f"{name}: {what}") for name, what, write in CHECKS]
+)
 def test_check_refuses_impossible_row(database: Server, name: str, write: Write) -> None:
     """The row is refused, and by the constraint that is meant to."""
     with pytest.raises(IntegrityError, match=f"django_jobs_{name}"), transaction.atomic():

@@ -155,7 +155,8 @@ def test_time_is_read_after_the_wait_for_the_write_lock(server: Server, monkeypa
 @pytest.fixture
 def prepared(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Run as a worker does: parameters bound on the server, statements kept prepared, plans made once."""
-    monkeypatch.setattr(statements, "_prepare", True)
+    monkeypatch.setattr(statements, "_prepare", False)  # put back afterwards
+    statements.prepare_statements()
     connection.close()
     with connection.cursor() as cursor:
         cursor.execute("SET plan_cache_mode = force_generic_plan")

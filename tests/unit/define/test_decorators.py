@@ -48,15 +48,15 @@ def test_bare_decorator_takes_every_default() -> None:
 
     @job
     @in_shop
-    def send_receipt(order_id: int) -> None:
+    def declared_bare(order_id: int) -> None:
         """Send."""
 
-    definition = send_receipt.definition
+    definition = declared_bare.definition
     options = definition.options
-    assert definition.job_type == "shop.send_receipt"
+    assert definition.job_type == "shop.declared_bare"
     assert (options.version, options.queue_name, options.priority, options.key) == (1, "default", 0, None)
     assert (options.key_scope, options.key_ttl, options.on_duplicate) == (
-        "shop.send_receipt",
+        "shop.declared_bare",
         timedelta(days=7),
         "return",
     )
@@ -65,7 +65,7 @@ def test_bare_decorator_takes_every_default() -> None:
     assert definition.terms.lease == timedelta(seconds=70)
     assert definition.terms.max_runtime == timedelta(seconds=1200)
     assert definition.retry == RetryPolicy()
-    assert registry.get("shop.send_receipt") is send_receipt
+    assert registry.get("shop.declared_bare") is declared_bare
 
 
 def test_empty_parentheses_mean_the_same() -> None:
@@ -89,13 +89,13 @@ def test_full_declaration_is_kept() -> None:
     policy = RetryPolicy(permanent=(LookupError,))
 
     @job(
-        type="shop.charge_order",
+        type="tests.full",
         version=3,
-        aliases=["shop.pay"],
+        aliases=["tests.pay"],
         queue_name="payments",
         priority=10,
         key="order:{order_id}",
-        key_scope="shop.orders",
+        key_scope="tests.orders",
         key_ttl=timedelta(days=1),
         on_duplicate="reject",
         subject="order:{order_id}",
@@ -111,8 +111,8 @@ def test_full_declaration_is_kept() -> None:
         """Charge."""
 
     definition = charge.definition
-    assert definition.names == ("shop.charge_order", "shop.pay")
-    assert definition.options.key_scope == "shop.orders"
+    assert definition.names == ("tests.full", "tests.pay")
+    assert definition.options.key_scope == "tests.orders"
     assert (definition.terms.budget, definition.terms.cleanup, definition.terms.max_runtime) == (
         30 * SECOND,
         5 * SECOND,
@@ -120,8 +120,8 @@ def test_full_declaration_is_kept() -> None:
     )
     assert (definition.retry, definition.takes_context, definition.atomic) == (policy, True, False)
     assert list(definition.signature.parameters) == ["order_id"]
-    assert registry.get("shop.pay") is charge
-    assert dict(registry.definitions())["shop.pay"] is definition
+    assert registry.get("tests.pay") is charge
+    assert dict(registry.definitions())["tests.pay"] is definition
 
 
 def test_settings_give_the_defaults() -> None:
@@ -296,7 +296,7 @@ def test_module_that_is_loaded_again_replaces_its_own() -> None:
 
 def test_unknown_type_has_an_error_of_its_own() -> None:
     """Nothing is imported from a stored name."""
-    with pytest.raises(UnknownJobTypeError, match="'os.system'"):
+    with pytest.raises(UnknownJobTypeError, match=r"'os.system'"):
         registry.get("os.system")
     assert registry.find("os.system") is None
 
@@ -335,7 +335,7 @@ def test_stored_arguments_are_restored_by_annotation() -> None:
         "other": "1.50",
         "wait": None,
     }
-    with pytest.raises(PayloadError, match="'amount' does not fit tests.typed"):
+    with pytest.raises(PayloadError, match=r"'amount' does not fit tests.typed"):
         definition.restore({"amount": "much", "other": 1})
     with pytest.raises(PayloadError, match="missing a required argument"):
         definition.restore({"amount": "1"})

@@ -63,13 +63,16 @@ def test_broken_module_is_named(project: Path, text: str, why: str) -> None:
     """R55: a worker must not start without its handlers, and whoever starts it must see which module is broken."""
     (project / "found" / "jobs.py").write_text(text)
 
-    with pytest.raises(DefinitionError, match=f"'found.jobs' could not be imported: {why}"):
+    with pytest.raises(DefinitionError, match=rf"'found.jobs' could not be imported: {why}"):
         registry.autodiscover()
 
 
 def test_missing_module_of_the_settings_is_named(project: Path) -> None:
     """R55: a name in the settings must exist."""
-    with override_settings(DJANGO_JOBS={"IMPORTS": ["loose.nowhere"]}), pytest.raises(DefinitionError, match=r"loose\.now"):
+    with (
+        override_settings(DJANGO_JOBS={"IMPORTS": ["loose.nowhere"]}),
+        pytest.raises(DefinitionError, match=r"loose\.now"),
+    ):
         registry.autodiscover()
 
 
@@ -79,5 +82,5 @@ def test_annotation_that_names_nothing_is_found_at_the_start(project: Path) -> N
         "from __future__ import annotations\n" + GOOD.format(name="lost").replace("work()", "work(order: Nothing)")
     )
 
-    with pytest.raises(DefinitionError, match="found.jobs.work cannot be resolved"):
+    with pytest.raises(DefinitionError, match=r"found.jobs.work cannot be resolved"):
         registry.autodiscover()

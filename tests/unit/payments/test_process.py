@@ -104,7 +104,7 @@ def test_provider_ends_with_its_starter(tmp_path):
     command = [sys.executable, "-c", STARTER, str(tmp_path / "ledger.db")]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as starter:
         port = int(starter.stdout.readline().decode().rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as witness:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as witness:
             starter.send_signal(signal.SIGKILL)
 
             assert witness.recv(1) == b""
