@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.acceptance.workers import Witness, WorkerProcess, wait_for
+from tests.acceptance.workers import Witness, WorkerProcess, pass_time, wait_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Kill:
 def kill_in_handler(worker: WorkerProcess, witness: Witness, rng: random.Random, *, group: bool = False) -> Kill:
     """Wait until a handler runs in this worker, wait a random moment more, and kill its child or the whole group."""
     pids = wait_for(lambda: _busy_pids(worker, witness), seconds=40, what=f"a busy child: {worker.text}")
-    wait_for(lambda deadline=time.monotonic() + rng.uniform(0, 0.08): time.monotonic() >= deadline, what="a moment")
+    pass_time(rng.uniform(0, 0.08))
     at = time.monotonic()
     if group:
         pids = worker.child_pids

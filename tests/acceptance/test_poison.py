@@ -41,6 +41,7 @@ def test_jobs_that_kill_their_process_are_convicted_and_nobody_else(
     assert set(Job.objects.exclude(pk__in=ids.values()).values_list("state", flat=True)) == {"succeeded"}
 
 
+@pytest.mark.sqlite
 def test_losses_are_counted_on_the_job_r31(make_worker: MakeWorker, rows: Rows) -> None:
     """The loss counter belongs to the job: it stands in the dead letter, one attempt row per death."""
     job_id = killer.enqueue(how="exit7").id
@@ -69,6 +70,7 @@ def test_limits_hold_for_exceptions_and_timeouts_r33(make_worker: MakeWorker, wi
     assert attempt.error_type.endswith("HardTimeoutError")
 
 
+@pytest.mark.sqlite
 def test_output_of_a_killed_child_is_kept(make_worker: MakeWorker, rows: Rows) -> None:
     """What a handler printed before its process was killed stands in the worker's output."""
     loud.enqueue(n=7)

@@ -70,6 +70,7 @@ def test_handler_longer_than_the_grace_is_given_back(
     assert rows() == {}
 
 
+@pytest.mark.sqlite
 def test_second_signal_stops_at_once(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """A second TERM does not wait for the grace: the job is released and the worker exits 3."""
     work.enqueue(n=1, seconds=60)
@@ -103,6 +104,7 @@ def test_job_is_not_given_back_while_a_request_is_open(make_worker: MakeWorker, 
     assert Job.objects.get().free_count == 1
 
 
+@pytest.mark.postgres
 def test_children_of_a_killed_supervisor_drain_and_end(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """kill -9 of the supervisor alone: the child finishes what it runs, takes no other job, and ends."""
     work.enqueue(n=1, seconds=1.0)
@@ -116,6 +118,7 @@ def test_children_of_a_killed_supervisor_drain_and_end(make_worker: MakeWorker, 
     assert rows() == {1: 1}
 
 
+@pytest.mark.sqlite
 def test_killed_child_is_reaped_and_replaced(make_worker: MakeWorker) -> None:
     """A killed child leaves no zombie, and another one takes its place."""
     worker = make_worker().start().wait_ready()
@@ -126,6 +129,7 @@ def test_killed_child_is_reaped_and_replaced(make_worker: MakeWorker) -> None:
     assert zombies_of(worker.pid) == []
 
 
+@pytest.mark.postgres
 def test_frozen_child_does_not_keep_a_stopping_worker(make_worker: MakeWorker, witness: Witness) -> None:
     """A child that follows no order is killed after the stop's time, and the worker still ends."""
     worker = make_worker(threads=1, arguments=("--grace", "1")).start().wait_ready()

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -44,6 +45,11 @@ def wait_for(look: Callable[[], T], *, seconds: float = 30, what: str = "") -> T
             raise NotInTimeError(f"{what or look} not within {seconds} s: {found!r}")
         time.sleep(0.02)
     return found
+
+
+def pass_time(seconds: float) -> None:
+    """Let time pass where the passing itself is the condition: a random moment, the length of an outage."""
+    threading.Event().wait(seconds)
 
 
 def _die_with_parent() -> None:
@@ -210,15 +216,15 @@ def children_of(pid: int) -> list[int]:
     """Return the process ids of the children of a process; zombies and the dead have none."""
     found: list[int] = []
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
     return [child for child in found if state_of(child) not in {"Z", ""}]
 
 
 def threads_of(pid: int) -> list[str]:
     """Return the ids of a process's threads."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return os.listdir(f"/proc/{pid}/task")
+        return [task.name for task in Path(f"/proc/{pid}/task").iterdir()]
     return []
 
 
@@ -241,7 +247,7 @@ def zombies_of(group: int) -> list[int]:
 
 
 def _all_pids() -> Iterator[int]:
-    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit())
 
 
 def _group_of(pid: int) -> int:
