@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from django.db import (
     InterfaceError,
@@ -58,6 +58,7 @@ def drop(using: str) -> None:
         connection.atomic_blocks = []
         connection.needs_rollback = False
         connection.closed_in_transaction = False
+        connection.execute_wrappers = [wrapper for wrapper in connection.execute_wrappers if wrapper is not _refuse]
         connection.close()
     except Exception:  # noqa: BLE001  the socket is gone; what matters is that the wrapper forgets it
         connection.connection = None
@@ -81,9 +82,15 @@ def cut(connection: BaseDatabaseWrapper) -> None:
                 finally:
                     line.detach()
         else:
+            # Closing it here would free statements that the thread may be in the middle of, and kill the process.
+            connection.execute_wrappers.insert(0, _refuse)
             raw.interrupt()
             raw.rollback()
-            raw.close()
+
+
+def _refuse(*_: object) -> NoReturn:
+    msg = "This connection was taken away from a handler that ran past its lease."
+    raise OperationalError(msg)
 
 
 def freshen(using: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +63,17 @@ def environment(provider_url: str) -> Mapping[str, str]:
 class Run:
     """The demo's script; everything it starts ends with the stack that it is given."""
 
-    def __init__(self, plan: Plan, *, stream: Screen, stack: ExitStack, ledger: Path | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        stream: Screen,
+        stack: ExitStack,
+        check: Callable[[], None],
+        ledger: Path | None = None,
+    ) -> None:
         self.plan = plan
+        self._check = check  # raises when somebody wants the run to end
         self.seen = Seen()
         self.progress = Progress(stream, total=len(plan.rows), label="orders decided")
         self.patience = Patience(seconds=RUN_SECONDS, tick=self._tick)
@@ -139,6 +148,7 @@ class Run:
                 self.provider.script(order.pk, name, seconds=seconds)
 
     def _tick(self) -> None:
+        self._check()
         if time.monotonic() - self._ticked_at >= PROGRESS_EVERY:
             self._ticked_at = time.monotonic()
             self.progress.update(self._decided())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -13,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from testproject.demo.database import prepare
 from testproject.demo.errors import DemoError
+from testproject.demo.interruption import Interruption
 from testproject.demo.plan import Fault, make_plan
 from testproject.demo.run import Result, Run
 from testproject.demo.table import evidence_list, table
@@ -53,20 +53,18 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run, print and set the exit code."""
         self.stdout.ending = ""  # the progress bar writes parts of lines
-        before = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            result = self._run(options)
+            with Interruption() as interruption:
+                result = self._run(options, interruption)
         except KeyboardInterrupt:
             self.stderr.write("Interrupted: everything that the demo started has been stopped.")
             sys.exit(INTERRUPTED)
         except (DemoError, ProviderError) as error:
             raise CommandError(str(error)) from error
-        finally:
-            signal.signal(signal.SIGTERM, before)
         if result.reasons:
             raise CommandError("The demo failed.\n" + "\n".join(f"  - {reason}" for reason in result.reasons))
 
-    def _run(self, options: dict[str, Any]) -> Result:
+    def _run(self, options: dict[str, Any], interruption: Interruption) -> Result:
         started = time.monotonic()
         ledger: Path | None = options["ledger"]
         if ledger is not None and ledger.exists():
@@ -74,17 +72,14 @@ class Command(BaseCommand):
         plan = make_plan(without=frozenset(Fault(name) for name in options["without"]))
         self.stdout.write(f"Database: {prepare(plan)}\n")
         with ExitStack() as stack:
-            result = Run(plan, stream=self.stdout, stack=stack, ledger=ledger).carry_out()
+            run = Run(plan, stream=self.stdout, stack=stack, check=interruption.check, ledger=ledger)
+            result = run.carry_out()
         self._print(result, seconds=time.monotonic() - started)
         return result
 
     def _print(self, result: Result, *, seconds: float) -> None:
         lines = ["", *table(result.figures), "", *evidence_list(result.evidence), ""]
         if not result.reasons:
-            verdict = f"No order was charged twice and none is left open. The run took {seconds:.0f} s."
-            lines.append(self.style.SUCCESS(verdict))
+            verdict = "No order was charged twice, none is left open, and `jobs verify` is clean."
+            lines.append(self.style.SUCCESS(f"{verdict} The run took {seconds:.0f} s."))
         self.stdout.write("\n".join(lines) + "\n")
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
