@@ -46,10 +46,12 @@ class Ending:
         if now - self._looked_at > FROZEN:
             self._not_before = now + MOMENT
         self._looked_at = now
-        for attempt in self._pool.running:
+        running = self._pool.running
+        for attempt in running:
             if now >= self._not_before and not attempt.revoked and attempt.is_overdue:
                 self._take_back(attempt, "it ran past its lease")
                 self.recycling = True
+        for attempt in running:  # only now: one of them may have held the lock that recording another one needs
             if attempt.revoked and not attempt.recorded:
                 self._record_overdue(attempt)
 
