@@ -93,7 +93,8 @@ class Ending:
         for attempt in left:
             self._take_back(attempt, "its worker stops")
         for attempt in left:
-            self._give_back(attempt)
+            if not attempt.completed:
+                self._give_back(attempt)
         stopping.set()
         if left and stops():
             return Exit.GRACE_EXCEEDED
