@@ -79,11 +79,11 @@ def test_ten_kills_in_200_jobs_at_default_times(
 
 def run_group_kill(make_worker: MakeWorker, witness: Witness, *, times: dict[str, str], again: bool) -> list[float]:
     """Kill a whole worker inside handlers while another one lives, or start it again at once; return recoveries."""
-    work.enqueue_many([{"n": n, "seconds": 0.5} for n in range(12)])
     victim = make_worker(times=times).start()
     victim.wait_ready()
     if not again:
         make_worker(times=times).start().wait_ready()
+    work.enqueue_many([{"n": n, "seconds": 0.5} for n in range(12)])
     kill = kill_in_handler(victim, witness, random.Random(SEED), group=True)
     if again:
         make_worker(times=times).start()
