@@ -14,7 +14,7 @@ from django_jobs.exceptions import HardTimeoutError, LeaseLostError
 from django_jobs.store import note_refusal, release
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
-from django_jobs.worker.connection import LOST, cut, drop
+from django_jobs.worker.connection import LOST, cut, drop, keep_cut
 from django_jobs.worker.finish import record_failure
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
@@ -50,6 +50,9 @@ class Ending:
             if now >= self._not_before and not attempt.revoked and attempt.is_overdue:
                 self._take_back(attempt, "it ran past its lease")
                 self.recycling = True
+            elif attempt.revoked:
+                attempt.disconnect(keep_cut)
+        for attempt in self._pool.running:
             if attempt.revoked and not attempt.recorded:
                 self._record_overdue(attempt)
 
