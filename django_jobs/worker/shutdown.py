@@ -46,13 +46,15 @@ class Ending:
         if now - self._looked_at > FROZEN:
             self._not_before = now + MOMENT
         self._looked_at = now
+        cut_now = False
         for attempt in self._pool.running:
             if now >= self._not_before and not attempt.revoked and attempt.is_overdue:
                 self._take_back(attempt, "it ran past its lease")
-                self.recycling = True
+                self.recycling = cut_now = True
             elif attempt.revoked:
                 attempt.disconnect(keep_cut)
-        for attempt in self._pool.running:
+        # At the next look: a handler that was waiting for SQLite's lock may only now get it, and recording would wait.
+        for attempt in [] if cut_now else self._pool.running:
             if attempt.revoked and not attempt.recorded:
                 self._record_overdue(attempt)
 
