@@ -31,16 +31,12 @@ from django_jobs.store.times import read_now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectHistory:
-    """One side effect: its sends by number, the questions asked about it, and who took over its receipt.
-
-    ``owner`` is the job that sent last; None when its row is gone.
-    """
+    """One side effect: its sends by number, the questions asked about it, and who took over its receipt."""
 
     effect: SideEffect
     sends: tuple[Send, ...]
     reconciliations: tuple[Reconciliation, ...]
     adoptions: tuple[EffectAdoption, ...]
-    owner: Job | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +85,12 @@ def _with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory
     sends = _by_effect(Send.objects.using(using).filter(effect_id__in=ids).order_by("number"))
     asked = _by_effect(Reconciliation.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
     adoptions = _by_effect(EffectAdoption.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
-    owners = Job.objects.using(using).in_bulk({effect.job_id for effect in found})
     return tuple(
         EffectHistory(
             effect=effect,
             sends=tuple(sends[effect.pk]),
             reconciliations=tuple(asked[effect.pk]),
             adoptions=tuple(adoptions[effect.pk]),
-            owner=owners.get(effect.job_id),
         )
         for effect in found
     )

@@ -16,12 +16,11 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.effects import Action, Decision, decide
 from django_jobs.domain.facts import SKEW, UNCLEAR, EffectFacts
-from django_jobs.domain.providers import OPEN, Dedupe, Guarantees, PastSend
-from django_jobs.domain.states import EffectState, JobState, SendOutcome, is_unfinished
-from django_jobs.models import Send
+from django_jobs.domain.providers import OPEN, Dedupe, Guarantees
+from django_jobs.domain.states import EffectState, JobState, SendOutcome
 from django_jobs.operate.history import EffectHistory, JobHistory
 from django_jobs.operate.wording import instant
-from django_jobs.store.effect_rows import compensation_of
+from django_jobs.store.effect_rows import compensation_of, past
 
 
 class OnReplay(StrEnum):
@@ -188,13 +187,13 @@ def facts_of(item: EffectHistory, *, job_id: uuid.UUID, now: datetime) -> Effect
         now=now,
         call=sends[-1].deadline_at - sends[-1].started_at if sends else get_settings().max_call,
         digest=effect.request_digest,
-        sends=tuple(_past(send) for send in sends),
+        sends=tuple(past(send) for send in sends),
         stored_digest=effect.request_digest if sends else None,
         settled_at=max((send.settled_at for send in unclear), default=None),
         resolved="found" if effect.state == EffectState.SUCCEEDED and not confirmed else "",
         abandoned=effect.state == EffectState.ABANDONED,
         owner_is_me=mine,
-        owner_unfinished=mine or _will_find_out(item),
+        owner_unfinished=mine,  # another job's effect that did not succeed is for a human
         owner=effect.job_id,
         compensation=compensation_of(effect),
         asked_since_last_send=_asked_since(item),
@@ -214,26 +213,6 @@ def _guarantees(item: EffectHistory) -> Guarantees:
         settle=timedelta(seconds=effect.settle_seconds),
         visible_after=timedelta(seconds=effect.visible_after_seconds),
     )
-
-
-def _past(send: Send) -> PastSend:
-    return PastSend(
-        number=send.number,
-        started_at=send.started_at,
-        outcome=send.outcome or OPEN,
-        epoch=send.epoch,
-        digest=send.request_digest,
-        job_id=send.job_id,
-        key=send.provider_key,
-        provider_request_id=send.provider_request_id or None,
-        key_is_burnt=send.key_is_burnt if send.outcome == SendOutcome.REJECTED else None,
-    )
-
-
-def _will_find_out(item: EffectHistory) -> bool:
-    """Say whether another job still works on its effect; a dead letter finds nothing out by itself."""
-    owner = item.owner
-    return owner is not None and owner.state != JobState.DEAD_LETTERED and is_unfinished(owner.state, owner.resolution)
 
 
 def _asked_since(item: EffectHistory) -> bool:

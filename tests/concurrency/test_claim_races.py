@@ -102,6 +102,20 @@ def test_claim_steps_over_a_row_that_another_holds(server: Server, database_url:
 
 
 @pytest.mark.postgres
+def test_claim_locks_no_more_than_it_takes(server: Server) -> None:
+    """While one claim is not committed yet, another one finds the next job: the first holds its own row only."""
+    from django.db import transaction
+
+    JobFactory.create_batch(3)
+    with transaction.atomic():
+        (first,) = store.claim(request(1), using="default")
+        (found,) = together(lambda: store.claim(request(1), using="default"))
+
+    assert [job.job_id for job in found] != []
+    assert found[0].job_id != first.job_id
+
+
+@pytest.mark.postgres
 def test_claim_takes_a_job_that_a_user_s_row_points_to(server: Server, database_url: str) -> None:
     """A foreign key check locks the job for its key only; that must not hide it from workers."""
     job = JobFactory()

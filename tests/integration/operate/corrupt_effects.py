@@ -330,3 +330,108 @@ def question_of_an_unknown_attempt() -> set[Any]:
     Story().claim().effect().send().answer("unknown").ask("pending")
     Reconciliation.objects.update(attempt_id=uuid.uuid4())
     return {Reconciliation.objects.get().pk}
+
+
+@corrupts("E5")
+def two_requests_under_an_older_key() -> set[Any]:
+    told = Story().claim().effect().send().answer("rejected").send().answer("rejected").send(epoch=1)
+    Send.objects.filter(number=1).update(request_digest=fingerprint("other"))
+    return {told.row.pk}
+
+
+@corrupts("E5")
+def effect_shows_another_request() -> set[Any]:
+    told = Story().claim().effect().send()
+    SideEffect.objects.update(request_digest=fingerprint("other"))
+    return {told.row.pk}
+
+
+@corrupts("E6")
+def new_key_beside_an_open_send() -> set[Any]:
+    told = Story().claim().effect().send().send(epoch=1).answer("rejected")
+    Send.objects.filter(number=1).update(outcome=None, finished_at=None)
+    return {told.row.pk}
+
+
+@corrupts("E6")
+def old_key_used_again_and_rejected() -> set[Any]:
+    told = Story().claim().effect().send().answer("rejected").send(epoch=1).answer("rejected").send(epoch=0)
+    told.answer("rejected")
+    SideEffect.objects.update(epoch=1)
+    return {told.row.pk}
+
+
+@corrupts("E8")
+def send_before_the_attempt_began() -> set[Any]:
+    story = Story().claim()
+    told = story.effect().send()
+    Send.objects.update(started_at=story.now - timedelta(minutes=1))
+    return {told.sends[0].pk}
+
+
+@corrupts("E9")
+def not_applied_after_an_answer_that_was_not_final() -> set[Any]:
+    told = Story().claim().effect().send().answer("unknown").ask("not_found", final=True)
+    Reconciliation.objects.update(is_final=False)
+    return {told.row.pk}
+
+
+@corrupts("E9")
+def final_answer_beside_an_open_send() -> set[Any]:
+    told = Story().claim().effect().send(settle=timedelta(minutes=5)).ask("not_found")
+    Reconciliation.objects.update(is_final=True)
+    return {told.row.pk}
+
+
+@corrupts("E10")
+def send_in_the_middle_is_missing() -> set[Any]:
+    told = Story().claim().effect().send().answer("unknown").send().answer("unknown").send()
+    Send.objects.filter(number=2).delete()
+    return {told.row.pk}
+
+
+@corrupts("E10")
+def sends_begin_at_zero() -> set[Any]:
+    told = Story().claim().effect().send().answer("unknown").send()
+    Send.objects.filter(number=1).update(number=0)
+    return {told.row.pk}
+
+
+@corrupts("E11")
+def short_effect_of_somebody_who_did_not_send() -> set[Any]:
+    Story().claim().effect("order:3").send().send()
+    told = Story().claim().effect().send()
+    SideEffect.objects.filter(pk=told.row.pk).update(job_id=Story().job.pk)
+    return {told.row.pk}
+
+
+@corrupts("E13")
+def adopted_by_an_attempt_of_another_job() -> set[Any]:
+    owner = Story().claim()
+    told = owner.effect().send().answer("confirmed")
+    Story().claim().adopt(told.row)
+    EffectAdoption.objects.update(attempt_id=owner.job.attempt_id)
+    return {told.row.pk}
+
+
+@corrupts("E14")
+def success_at_no_time() -> set[Any]:
+    told = Story().claim().effect().send().answer("confirmed")
+    unguard(SideEffect)
+    SideEffect.objects.update(resolved_at=None)
+    return {told.row.pk}
+
+
+@corrupts("E14")
+def open_effect_resolved_by_somebody() -> set[Any]:
+    told = Story().claim().effect().send()
+    unguard(SideEffect)
+    SideEffect.objects.update(resolved_by="send")
+    return {told.row.pk}
+
+
+@corrupts("S1")
+def step_of_another_jobs_attempt() -> set[Any]:
+    Story().claim().step()
+    JobStep.objects.update(attempt_id=Story().claim().job.attempt_id)
+    return {JobStep.objects.get().pk}

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
-from django.db import connection
-
-from django_jobs.domain.identity import fingerprint
-from django_jobs.models import Attempt, IdempotencyKey, Job, JobPayload
-from tests.integration.operate.corruptions import corrupts, set_job, set_last, unguard
+from django_jobs.models import Attempt
+from tests.integration.operate.corruptions import Corruption, corrupts, set_job, set_last, unguard
 from tests.integration.operate.stories import Story
 
 
@@ -224,118 +222,105 @@ def attempt_of_a_later_generation() -> set[Any]:
     return {story.job.pk}
 
 
-@corrupts("A1")
-def loss_without_cause() -> set[Any]:
-    return {set_last(Story().claim().lose(), loss_cause="").pk}
+@corrupts("J1")
+def job_names_another_attempt() -> set[Any]:
+    return set_job(Story().claim(), attempt_id=uuid.uuid4())
 
 
-@corrupts("A1")
-def closed_without_time() -> set[Any]:
-    return {set_last(Story().claim().succeed(), finished_at=None).pk}
+@corrupts("J1")
+def job_names_no_attempt() -> set[Any]:
+    return set_job(Story().claim(), attempt_id=None)
 
 
-@corrupts("A1")
-def failure_without_class() -> set[Any]:
-    return {set_last(Story().claim().fail(), error_class="").pk}
+@corrupts("J1")
+def open_attempt_has_another_number() -> set[Any]:
+    return {set_last(Story().claim(), number=5).job_id}
 
 
-@corrupts("A1")
-def cause_without_loss() -> set[Any]:
-    return {set_last(Story().claim().release(), loss_cause="exit").pk}
+@corrupts("J1")
+def open_attempt_of_another_generation() -> set[Any]:
+    return {set_last(Story().claim(), generation=2).job_id}
 
 
-@corrupts("A1")
-def exit_status_of_a_silent_loss() -> set[Any]:
-    return {set_last(Story().claim().lose("silent"), exit_status=1).pk}
+@corrupts("J1")
+def open_attempt_of_another_child() -> set[Any]:
+    return {set_last(Story().claim(), worker_child=2).job_id}
 
 
-@corrupts("A1")
-def unknown_outcome() -> set[Any]:
-    return {set_last(Story().claim().release(), outcome="vanished").pk}
+@corrupts("J2")
+def number_ran_ahead_of_the_fence() -> set[Any]:
+    return {set_last(Story().claim().fail().claim().fail(), number=3).job_id}
 
 
-@corrupts("A1")
-def open_attempt_with_an_error() -> set[Any]:
-    return {set_last(Story().claim(), error_class="unknown").pk}
-
-
-@corrupts("A2")
-def one_number_twice() -> set[Any]:
-    story = Story().claim().release().claim()
-    unguard(Attempt)
-    Attempt.objects.filter(number=2).update(number=1)
+@corrupts("J2")
+def first_number_is_zero() -> set[Any]:
+    story = Story().claim().fail().claim().fail()
+    Attempt.objects.filter(number=1).update(number=0)
     return {story.job.pk}
 
 
-@corrupts("P1")
-def payload_is_missing() -> set[Any]:
+@corrupts("J3")
+def unknown_failure_counted_twice() -> set[Any]:
+    return set_job(Story().claim().fail(), unknown_count=2)
+
+
+@corrupts("J3")
+def free_moves_without_any_move() -> set[Any]:
+    return set_job(Story().claim().fail(), free_count=1)
+
+
+@corrupts("J3")
+def silent_loss_not_counted() -> set[Any]:
+    return set_job(Story().claim().lose("silent"), lost_count=0, silent_lost_count=0)
+
+
+@corrupts("J3")
+def silent_loss_survives_a_snooze() -> set[Any]:
+    return set_job(Story().claim().lose("silent").claim().snooze(), lost_count=1, silent_lost_count=1)
+
+
+@corrupts("J7")
+def living_job_with_a_time_of_death() -> set[Any]:
     story = Story()
-    JobPayload.objects.all().delete()
-    return {story.job.pk}
+    return set_job(story, dead_at=story.now)
 
 
-@corrupts("P1")
-def payload_twice() -> set[Any]:
-    story = Story()
-    unguard(JobPayload)
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO django_jobs_jobpayload SELECT * FROM django_jobs_jobpayload")
-    return {story.job.pk}
+@corrupts("J7")
+def living_job_with_a_resolution() -> set[Any]:
+    return set_job(Story(), resolution="discarded")
 
 
-@corrupts("P2")
-def payload_was_changed() -> set[Any]:
-    story = Story(arguments={"order_id": 7, "note": "Größe"})
-    JobPayload.objects.update(arguments='{"order_id":8}')
-    return {story.job.pk}
+def _lease_column_missing(column: str) -> Corruption:
+    def corruption() -> set[Any]:
+        return set_job(Story().claim(), **{column: None})
+
+    corruption.__name__ = f"running_without_{column}"
+    return corruption
 
 
-@corrupts("K1")
-def expiry_beside_a_job() -> set[Any]:
-    story = Story(key="order:1")
-    IdempotencyKey.objects.update(expires_at=story.now)
-    return {story.job.pk}
+def _lease_column_left(column: str, value: Any) -> Corruption:
+    def corruption() -> set[Any]:
+        return set_job(Story(), **{column: value})
+
+    corruption.__name__ = f"waiting_with_{column}"
+    return corruption
 
 
-@corrupts("K1")
-def key_without_job_or_expiry() -> set[Any]:
-    story = Story(key="order:1")
-    JobPayload.objects.all().delete()
-    Job.objects.all().delete()
-    return {story.job.pk}
+for _name in ("attempt_id", "lease_owner", "lease_child"):
+    corrupts("J9")(_lease_column_missing(_name))
+for _name, _value in (
+    ("attempt_id", uuid.UUID(int=1)),
+    ("lease_child", 1),
+    ("lease_expires_at", datetime(2026, 1, 1, tzinfo=UTC)),
+):
+    corrupts("J9")(_lease_column_left(_name, _value))
 
 
-@corrupts("K2")
-def fingerprints_differ() -> set[Any]:
-    story = Story(key="order:1")
-    IdempotencyKey.objects.update(payload_fingerprint=fingerprint("other"))
-    return {story.job.pk}
+@corrupts("J10")
+def silent_suspect_in_company() -> set[Any]:
+    return set_job(Story().claim().lose("silent").claim().lose("silent"), isolation="")
 
 
-@corrupts("K2")
-def key_differs_from_the_payload() -> set[Any]:
-    story = Story(key="order:1").claim().succeed()
-    IdempotencyKey.objects.update(key="order:2")
-    return {story.job.pk}
-
-
-@corrupts("K3")
-def unfinished_job_lost_its_key() -> set[Any]:
-    story = Story(key="order:1").claim().fail(dead="unknown_budget")
-    IdempotencyKey.objects.all().delete()
-    return {story.job.pk}
-
-
-@corrupts("K4")
-def two_holders() -> set[Any]:
-    first, second = Story(key="order:1"), Story(key="order:2")
-    unguard(IdempotencyKey)
-    IdempotencyKey.objects.update(key="order:1")
-    JobPayload.objects.update(key="order:1")
-    return {first.job.pk, second.job.pk}
-
-
-@corrupts("K5")
-def key_taken_from_an_unfinished_job() -> set[Any]:
-    holder = Story(key="order:1")
-    return {Story(key="order:1", takes_over=holder.job).job.pk}
+@corrupts("J11")
+def generation_of_nothing() -> set[Any]:
+    return set_job(Story(), generation=0)

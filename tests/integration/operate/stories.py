@@ -14,6 +14,7 @@ from django_jobs import clock
 from django_jobs.domain.canonical import canonical
 from django_jobs.domain.facts import join
 from django_jobs.domain.identity import fingerprint, provider_key, scope_text
+from django_jobs.domain.ids import uuid7
 from django_jobs.domain.poison import isolation
 from django_jobs.models import (
     Attempt,
@@ -147,6 +148,11 @@ class Story:
             **({"dead_reason": dead, "dead_at": self.now} if dead else {"available_at": self.now + SECOND}),
         )
 
+    def give_up(self, reason: str = "effect_open") -> Story:
+        """Leave the job to a human after it waited too long for evidence: no counter moves."""
+        self._close("failed", error_class="unknown", error_type="EffectUncertain", error_fingerprint=ERROR)
+        return self._leave("dead_lettered", dead_reason=reason, dead_at=self.now)
+
     def lose(self, cause: str = "exit", *, dead: str = "") -> Story:
         """Lose the attempt: nobody saw how it ended."""
         self._close("lost", loss_cause=cause, exit_status=-9 if cause == "exit" else None)
@@ -255,7 +261,8 @@ class Story:
 
     def _set(self, **fields: Any) -> Story:
         Job.objects.filter(pk=self.job.pk).update(**fields)
-        self.job.refresh_from_db()
+        for name, value in fields.items():
+            setattr(self.job, name, value)
         return self
 
 
@@ -383,8 +390,17 @@ def healthy() -> None:
     Story().claim().lose("expired").claim().release().claim().snooze().claim().snooze(for_evidence=True)
     Story().claim().lose().claim(alone="child").fail().claim().lose().claim(alone="child")
     Story().claim().fail(error_class="permanent", dead="permanent").replay().claim().succeed()
+    Story().claim().lose("silent").claim().lose("silent")
+    Story().claim().lose("expired")
+    Story().claim().give_up()
+    Story().claim().lose().claim(alone="child").give_up()
     Story().cancel()
     Story().expire()
+    settled = Story(key="order:10").claim().fail(dead="age").discard()
+    Story(key="order:10", takes_over=settled.job)
+    pruned = IdempotencyKey(job_id=uuid7(), scope="/gone", key="order:11", payload_fingerprint=ERROR, ttl_seconds=1.0)
+    pruned.created_at = pruned.expires_at = settled.now
+    pruned.save()
     Story(key="order:3", takes_over=Story(key="order:3").claim().succeed().job)
     _healthy_effects()
 
@@ -417,6 +433,16 @@ def _healthy_effects() -> None:
     story = Story().claim()
     story.effect("review", dedupe="none").send().answer("unknown").review()
     story.fail(error_class="permanent", dead="effect_review")
+    story = Story().claim()
+    story.effect("asked", can_reconcile=True).send().answer("unknown").ask("pending").ask("not_found", actor="anna")
+    story.effect("slow", can_reconcile=True).send(settle=timedelta(hours=1)).answer("unknown").ask("not_found")
+    late = story.effect("late", dedupe="none", can_reconcile=True).send(settle=timedelta(hours=1)).answer("rejected")
+    late.send().answer("unknown").ask("not_found", final=True).send()
+    story.effect("two names", name="reserve")
+    story.effect("two names", name="capture")
+    story = Story().claim()
+    story.effect("refused").send().answer("rejected")
+    story.fail()
     first, second = Story().claim(), Story().claim()
     shared = first.effect("shared").send().answer("rejected")
     first.fail(error_class="permanent", dead="permanent")

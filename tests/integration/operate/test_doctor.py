@@ -124,6 +124,7 @@ def test_finding_is_found(name: str, make: Callable[[], object], level: str, sai
         ("stored-owner-unknown", lambda: Story(owner="nobody").claim().succeed()),
         ("dead-letters", lambda: Story().claim().fail(dead="age").discard()),
         ("type-without-worker", lambda: Story().claim().fail(dead="age") and worker(job_types="[]")),
+        ("type-without-worker", lambda: (Story(job_type="gone.type"), worker())),
     ],
 )
 def test_finding_is_not_invented(name: str, make: Callable[[], object]) -> None:

@@ -116,6 +116,17 @@ def test_receipt_of_another_job_is_kept() -> None:
     assert str(owner.job.pk) in plan.why
 
 
+def test_receipt_that_does_not_hold_needs_a_decision() -> None:
+    """An adopted effect that is not applied after all is for a human."""
+    owner, adopter = Story().claim(), Story().claim()
+    effect = owner.effect(can_reconcile=True).send().answer("unknown")
+    adopter.adopt(effect.row).fail(error_class="permanent", dead="permanent")
+
+    (plan,) = plan_of(adopter).effects
+
+    assert plan.on_replay is OnReplay.NEEDS_DECISION
+
+
 def test_worst_effect_decides() -> None:
     """One effect that needs a decision makes the whole replay unsafe."""
     story = Story().claim()

@@ -39,6 +39,17 @@ def test_bigger_priority_then_earlier_time_then_id_comes_first(database: Server)
     assert order == [high.pk, early.pk, late.pk, twin.pk, low.pk]
 
 
+def test_order_holds_claim_by_claim(database: Server) -> None:
+    """A worker with room for one gets the first of all, however many stand behind it in its queue."""
+    now = clock.now()
+    old = JobFactory(available_at=now - timedelta(hours=1))
+    low = JobFactory(available_at=now - timedelta(hours=2), priority=-1)
+    high = JobFactory(available_at=now, priority=1)
+    younger = JobFactory(available_at=now - timedelta(minutes=1))
+
+    assert [_claim(1) for _ in range(5)] == [[high.pk], [old.pk], [younger.pk], [low.pk], []]
+
+
 def test_limit_holds_across_queues(database: Server) -> None:
     """No more is claimed than there are attempt ids, and what is left stays queued."""
     for number in range(6):

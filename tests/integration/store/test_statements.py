@@ -24,7 +24,7 @@ from django_jobs.store.keys import key_holder, note_duplicate
 from django_jobs.store.times import database_now, read_now
 from tests.databases import Server
 from tests.factories import IdempotencyKeyFactory, JobFactory, WorkerFactory
-from tests.scenes import BUDGET, NOON, failure, loss, new_job, request
+from tests.scenes import BUDGET, NOON, failure, held, loss, new_job, request
 
 # The hour that comes twice in Paris: 02:30 local is 00:30 UTC and 01:30 UTC.
 TWICE = (datetime(2026, 10, 25, 0, 30, tzinfo=UTC), datetime(2026, 10, 25, 1, 30, tzinfo=UTC))
@@ -141,15 +141,14 @@ def test_database_s_clock_counts_where_there_is_one(database: Server) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_time_is_read_after_the_wait_for_the_write_lock(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """On SQLite a transition begins to live when it gets the lock: a time from before the wait would be too old."""
-    JobFactory()
+    proof = held(JobFactory(running=True))
     begun: list[bool] = []
     now = clock.now
     monkeypatch.setattr(clock, "now", lambda: begun.append(connection.in_atomic_block) or now())
 
-    store.claim(request(1), using="default")
+    store.succeed(proof, result=None, budget=BUDGET)
 
-    assert begun[0] is False  # the look without a lock
-    assert begun[1:] == [True]
+    assert begun == [True]
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ JOIN (
     SELECT e.provider, s.provider_key
     FROM django_jobs_send s
     JOIN django_jobs_sideeffect e ON e.id = s.effect_id
-    WHERE s.provider_key <> ''
     GROUP BY e.provider, s.provider_key
     HAVING COUNT(DISTINCT s.effect_id) > 1
 ) shared ON shared.provider = e.provider AND shared.provider_key = s.provider_key
