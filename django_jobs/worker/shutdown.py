@@ -14,7 +14,7 @@ from django_jobs.exceptions import HardTimeoutError, LeaseLostError
 from django_jobs.store import note_refusal, release
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
-from django_jobs.worker.connection import LOST, cut, drop
+from django_jobs.worker.connection import LOST, cut, drop, keep_cut
 from django_jobs.worker.finish import record_failure
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
@@ -46,12 +46,15 @@ class Ending:
         if now - self._looked_at > FROZEN:
             self._not_before = now + MOMENT
         self._looked_at = now
-        running = self._pool.running
-        for attempt in running:
+        cut_now = False
+        for attempt in self._pool.running:
             if now >= self._not_before and not attempt.revoked and attempt.is_overdue:
                 self._take_back(attempt, "it ran past its lease")
-                self.recycling = True
-        for attempt in running:  # only now: one of them may have held the lock that recording another one needs
+                self.recycling = cut_now = True
+            elif attempt.revoked:
+                attempt.disconnect(keep_cut)
+        # At the next look: a handler that was waiting for SQLite's lock may only now get it, and recording would wait.
+        for attempt in [] if cut_now else self._pool.running:
             if attempt.revoked and not attempt.recorded:
                 self._record_overdue(attempt)
 
