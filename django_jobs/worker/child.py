@@ -117,11 +117,9 @@ class Child:
 
 
 def _follow_orders(link: ChildEnd, child: Child) -> None:
-    while child.stops < 2:
-        order = link.next_order()
-        if order is Order.DRAIN and child.stops:
-            return  # the supervisor died while this process was draining already
+    while (order := link.next_order()) is not None:
         child.stop(order)
+    child.stop(Order.DRAIN)  # the supervisor died: nobody reports for this process now
 
 
 def _load(config: WorkerConfig) -> Child:

@@ -33,13 +33,13 @@ class ChildEnd:
         with contextlib.suppress(OSError):
             self._line.send(READY)
 
-    def next_order(self) -> Order:
-        """Wait for the next order; the supervisor's death means: drain, nobody reports for this process now."""
+    def next_order(self) -> Order | None:
+        """Wait for the next order; None when the supervisor has died."""
         try:
             text = self._line.recv(1)
         except OSError:
-            text = b""
-        return Order(text) if text else Order.DRAIN
+            return None
+        return Order(text) if text else None
 
 
 class ParentEnd:

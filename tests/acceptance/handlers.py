@@ -21,7 +21,7 @@ from django_jobs.enqueue.inside import current
 
 WITNESS_TABLE = "acceptance_witness"
 FAST = RetryPolicy(base=timedelta(milliseconds=100), cap=timedelta(milliseconds=200))
-SHORT = {"budget": timedelta(seconds=2), "cleanup": timedelta(seconds=1)}
+SHORT = {"budget": timedelta(seconds=1), "cleanup": timedelta(seconds=1)}
 
 
 def tell(what: str, n: int = 0, **more: Any) -> None:
@@ -68,7 +68,7 @@ def work(context: JobContext, n: int, seconds: float = 0.0) -> None:
 
 @job(type="acceptance.short_lease", retry=FAST, takes_context=True, **SHORT)
 def short_lease(context: JobContext, n: int, seconds: float = 0.0, report: bool = False) -> None:
-    """Work under a lease of three seconds; ``report`` tells progress every half second."""
+    """Work under a lease of two seconds; ``report`` tells progress every half second."""
     tell("start", n, number=context.attempt)
     ends = time.monotonic() + seconds
     value = 0
@@ -128,14 +128,21 @@ def killer(how: str) -> None:
         os._exit(int(how.removeprefix("exit")))
 
 
-@job(type="acceptance.spin", retry=RetryPolicy(unknown_attempts=1), **SHORT)
+@job(type="acceptance.spin", retry=RetryPolicy(unknown_attempts=1), atomic=False, **SHORT)
 def spin(how: str) -> None:
-    """Never return: in Python, in a call that frees the interpreter, or in an open transaction."""
+    """Never return: in Python, or in a call that frees the interpreter."""
     tell("start", how=how)
     if how == "call":
         ctypes.CDLL(None).sleep(600)
-    if how == "transaction":
-        insert_row(0)
+    while True:
+        pass
+
+
+@job(type="acceptance.spin_in_transaction", retry=RetryPolicy(unknown_attempts=1), **SHORT)
+def spin_in_transaction() -> None:
+    """Never return, with a row written and its transaction open."""
+    tell("start", how="transaction")
+    insert_row(0)
     while True:
         pass
 

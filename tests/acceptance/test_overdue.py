@@ -10,7 +10,7 @@ import pytest
 
 from django_jobs.models import Attempt, Job
 from tests.acceptance.conftest import MakeWorker, outcomes, wait_until_done
-from tests.acceptance.handlers import bounded, frozen_call, late, short_lease, spin, work
+from tests.acceptance.handlers import bounded, frozen_call, late, short_lease, spin, spin_in_transaction, work
 from tests.acceptance.workers import Witness, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,14 +18,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Rows = Callable[[], Counter[int]]
 
 
-@pytest.mark.parametrize("ways", [("python", "call"), ("transaction",)], ids=["loop-and-call", "transaction"])
 def test_code_that_never_returns_is_ended_and_its_process_replaced(
-    make_worker: MakeWorker, witness: Witness, rows: Rows, ways: tuple[str, ...]
+    make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
-    """The attempt fails as HardTimeoutError, class unknown, and is no loss; the neighbour in the child is not charged."""
-    spinning = [spin.enqueue(how=how).id for how in ways]
-    make_worker(threads=3).start()
-    first = wait_for(lambda: witness.lines("start"), what="the start")[0]
+    """A loop, a call and an open transaction end as HardTimeoutError, class unknown; neither they nor a neighbour is lost."""
+    spinning = [spin.enqueue(how=how).id for how in ("python", "call")] + [spin_in_transaction.enqueue().id]
+    make_worker(threads=4).start()
+    first = wait_for(lambda: len(witness.lines("start")) == 3 and witness.lines("start"), what="the starts")[0]
     neighbour = work.enqueue(n=1, seconds=0.5).id
 
     wait_until_done(seconds=40)
@@ -33,7 +32,7 @@ def test_code_that_never_returns_is_ended_and_its_process_replaced(
     for attempt in Attempt.objects.filter(job_id__in=spinning):
         assert (attempt.outcome, attempt.error_class) == ("failed", "unknown")
         assert attempt.error_type.endswith("HardTimeoutError")
-    assert Attempt.objects.filter(job_id__in=spinning).count() == len(ways)
+    assert Attempt.objects.filter(job_id__in=spinning).count() == 3
     assert set(Job.objects.filter(pk__in=spinning).values_list("lost_count", flat=True)) == {0}
     assert "lost" not in outcomes()
     assert Job.objects.get(pk=neighbour).state == "succeeded"
@@ -43,10 +42,11 @@ def test_code_that_never_returns_is_ended_and_its_process_replaced(
     assert witness.lines("start", n=2)[0]["pid"] != first["pid"], "a fresh process serves on"
 
 
+@pytest.mark.slow
 def test_late_thread_can_neither_finish_nor_write(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """A handler that wakes after it was ended is refused, in a process that lets its neighbours finish first."""
-    job_id = late.enqueue(n=1, seconds=4.5).id
-    neighbour = work.enqueue(n=2, seconds=6.0).id
+    job_id = late.enqueue(n=1, seconds=3.0).id
+    neighbour = work.enqueue(n=2, seconds=4.0).id
     make_worker(threads=2, arguments=("--grace", "20")).start()
 
     wait_until_done(seconds=40)
@@ -59,8 +59,8 @@ def test_late_thread_can_neither_finish_nor_write(make_worker: MakeWorker, witne
 
 
 def test_progress_keeps_the_lease_r03(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
-    """A job of 8 s under a lease of 3 s that tells progress each half second needs one attempt among four threads."""
-    job_id = short_lease.enqueue(n=1, seconds=8.0, report=True).id
+    """A job of 5 s under a lease of 2 s that tells progress each half second needs one attempt among four threads."""
+    job_id = short_lease.enqueue(n=1, seconds=5.0, report=True).id
     for _ in range(2):
         make_worker(threads=2).start()
 
@@ -69,7 +69,7 @@ def test_progress_keeps_the_lease_r03(make_worker: MakeWorker, witness: Witness,
     assert outcomes() == {"succeeded": 1}
     attempt = Attempt.objects.get(job_id=job_id)
     assert attempt.progress is not None
-    assert 8 <= attempt.progress <= 16
+    assert 5 <= attempt.progress <= 10
     assert rows() == {1: 1}
 
 
@@ -77,7 +77,7 @@ def test_silence_loses_the_lease_and_the_late_finish_is_refused_r03(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """The same job without progress is ended before its lease is over, and a second attempt runs and succeeds."""
-    job_id = frozen_call.enqueue(n=1, first=8.0).id
+    job_id = frozen_call.enqueue(n=1, first=5.0).id
     workers = [make_worker(threads=2).start() for _ in range(2)]
 
     wait_until_done(seconds=40)
@@ -88,7 +88,7 @@ def test_silence_loses_the_lease_and_the_late_finish_is_refused_r03(
     assert any("ran past its lease" in worker.text for worker in workers)
 
 
-@pytest.mark.postgres
+@pytest.mark.slow
 def test_progress_cannot_pass_the_total_run_time(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """Progress without an end is ended at max_runtime."""
     job_id = bounded.enqueue(n=1).id

@@ -82,6 +82,7 @@ def test_worker_with_a_broken_handler_module_refuses_to_start_r55(
     assert "broken_handlers" in worker.text
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite
 def test_worker_whose_children_cannot_start_gives_up(make_worker: MakeWorker, tmp_path: Path) -> None:
     """Children that cannot load their code, although their supervisor could, end the worker with exit 1 in the end."""

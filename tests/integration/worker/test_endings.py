@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.utils import timezone, translation
 
 from django_jobs import JobContext
@@ -289,3 +289,23 @@ def test_handler_that_raises_lease_lost_itself_is_not_believed_to_own_the_job(de
 
     assert (attempt.outcome, attempt.refused_count) == (None, 1)
     assert Job.objects.get(job_type=JOB_TYPE).state == "running"
+
+
+@pytest.mark.postgres
+def test_connection_that_the_server_ended_while_idle_costs_no_attempt(declare: Declare, table: Table) -> None:
+    """Between two jobs of a thread its connection is ended: the second job does not pay for it."""
+
+    def end_idle() -> None:
+        with connections["default"].copy().cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
+
+    handler = declare(write)
+    handler.enqueue(n=1)
+    first = take()
+    handler.enqueue(n=2)
+    second = take()
+
+    run(first, second, after=end_idle)
+
+    assert list(Attempt.objects.values_list("outcome", flat=True)) == ["succeeded"] * 2
+    assert table() == [1, 2]

@@ -1,0 +1,124 @@
+"""What a child claims beside what it runs, and that a job which has to run alone does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from django.db import connections
+
+from django_jobs.models import Attempt, Job
+from django_jobs.worker.child import Child
+from django_jobs.worker.claiming import Claimer
+from tests.acceptance.workers import wait_for
+from tests.factories import JobFactory
+from tests.integration.worker.conftest import JOB_TYPE, Declare, claimer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What the test's handler waits for."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def child(declare: Declare, gate: threading.Event) -> Iterator[Callable[[], Child]]:
+    """Make the loop of a child with three threads whose handler waits at the gate; its rounds are made by hand."""
+    made: list[Child] = []
+
+    def make() -> Child:
+        declare(lambda: gate.wait(20), atomic=False)
+        made.append(Child(replace(claimer().config, threads=3)))
+        return made[-1]
+
+    yield make
+    gate.set()
+    for one in made:
+        one.pool.stop(seconds=10)
+    connections.close_all()
+
+
+def suspect() -> Job:
+    """Store a due job that was lost once and has to run alone."""
+    return JobFactory(job_type=JOB_TYPE, suspect=True)
+
+
+def test_suspect_gets_no_company(child: Callable[[], Child], gate: threading.Event) -> None:
+    """While a job runs alone its child claims nothing, although threads are free; afterwards it goes on."""
+    loop = child()
+    lonely = suspect()
+    assert loop._turn() == 1
+    JobFactory(job_type=JOB_TYPE)
+
+    assert loop._turn() == 0
+    gate.set()
+    wait_for(lambda: not loop.pool.running, what="the end of the suspect")
+
+    assert loop._turn() == 1
+    assert Attempt.objects.get(job_id=lonely.pk).alone == "worker", "one child is the whole worker"
+
+
+def test_child_makes_room_for_a_suspect(child: Callable[[], Child], gate: threading.Event) -> None:
+    """A child that runs something claims nothing more while a suspect waits, and the suspect comes first then."""
+    loop = child()
+    JobFactory(job_type=JOB_TYPE)
+    assert loop._turn() == 1
+    waiting = suspect()
+    JobFactory(job_type=JOB_TYPE)
+    loop.claimer._looked_for_suspects = float("-inf")
+
+    assert loop._turn() == 0
+    gate.set()
+    wait_for(lambda: not loop.pool.running, what="an empty child")
+
+    assert loop._turn() == 1
+    assert Job.objects.get(pk=waiting.pk).fence == 1
+
+
+def test_other_children_go_on_beside_a_suspect(declare: Declare) -> None:
+    """Only the first child of a worker makes room; the others claim what is due."""
+    declare(lambda: None)
+    suspect()
+    JobFactory(job_type=JOB_TYPE)
+    others = Claimer(replace(claimer().config, processes=2, slot=1))
+
+    found = others.take(2, 1)
+
+    assert [attempt.claimed.isolation for attempt in found] == [""]
+
+
+def test_suspect_of_an_unknown_type_holds_nobody(declare: Declare) -> None:
+    """A job that this code cannot run reserves no room in it."""
+    declare(lambda: None)
+    JobFactory(job_type="gone.away", suspect=True)
+    JobFactory(job_type=JOB_TYPE)
+
+    assert len(claimer().take(2, 1)) == 1
+
+
+def test_claim_takes_no_more_than_there_is_room_for(declare: Declare) -> None:
+    """What cannot start now stays for others: there is no prefetch."""
+    declare(lambda: None)
+    for _ in range(5):
+        JobFactory(job_type=JOB_TYPE)
+
+    assert len(claimer().take(2, 0)) == 2
+    assert Job.objects.filter(state="queued").count() == 3
+
+
+def test_drained_means_nothing_due_now_or_later(declare: Declare) -> None:
+    """A retry that is due within a second counts as waiting; a job of another code's type does not."""
+    declare(lambda: None)
+    JobFactory(job_type="gone.away")
+    claiming = claimer()
+    assert claiming.is_nothing_left()
+
+    JobFactory(job_type=JOB_TYPE, available_at=JobFactory.build(scheduled=True).available_at)
+
+    assert not claiming.is_nothing_left()
