@@ -88,6 +88,16 @@ def cut(connection: BaseDatabaseWrapper) -> None:
             raw.rollback()
 
 
+def keep_cut(connection: BaseDatabaseWrapper) -> None:
+    """End the transaction that a statement opened which was already waiting for SQLite's lock when it was cut."""
+    raw = connection.connection
+    if raw is None or connection.vendor != "sqlite" or _refuse not in connection.execute_wrappers:
+        return
+    with contextlib.suppress(Exception):
+        if raw.in_transaction:
+            raw.rollback()
+
+
 def _refuse(*_: object) -> NoReturn:
     msg = "This connection was taken away from a handler that ran past its lease."
     raise OperationalError(msg)

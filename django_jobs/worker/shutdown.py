@@ -14,7 +14,7 @@ from django_jobs.exceptions import HardTimeoutError, LeaseLostError
 from django_jobs.store import note_refusal, release
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
-from django_jobs.worker.connection import LOST, cut, drop
+from django_jobs.worker.connection import LOST, cut, drop, keep_cut
 from django_jobs.worker.finish import record_failure
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
@@ -39,6 +39,7 @@ class Ending:
         self._grace = grace
         self._looked_at = clock.boot_seconds()
         self._not_before = 0.0
+        self._overdue: list[RunningAttempt] = []  # taken back and not yet recorded; their threads may have ended since
 
     def end_overdue(self) -> None:
         """Fail attempts that ran past their lease, and plan the end of this process: code cannot be stopped."""
@@ -46,14 +47,22 @@ class Ending:
         if now - self._looked_at > FROZEN:
             self._not_before = now + MOMENT
         self._looked_at = now
-        running = self._pool.running
-        for attempt in running:
+        found = []
+        for attempt in self._pool.running:
             if now >= self._not_before and not attempt.revoked and attempt.is_overdue:
                 self._take_back(attempt, "it ran past its lease")
-                self.recycling = True
-        for attempt in running:  # only now: one of them may have held the lock that recording another one needs
-            if attempt.revoked and not attempt.recorded:
-                self._record_overdue(attempt)
+                found.append(attempt)
+            elif attempt.revoked:
+                attempt.disconnect(keep_cut)
+        self._overdue += found
+        self.recycling = self.recycling or bool(found)
+        if not found:  # else at the next look: a cut handler that waited for SQLite's lock may get it only now
+            self._record_all()
+
+    def _record_all(self) -> None:
+        for attempt in self._overdue:
+            self._record_overdue(attempt)
+        self._overdue = [attempt for attempt in self._overdue if not attempt.recorded]
 
     def _take_back(self, attempt: RunningAttempt, why: str) -> None:
         attempt.revoke(why)
@@ -110,8 +119,7 @@ class Ending:
             attempt.ends_by = end
         if any(attempt.has_open_call for attempt in running):
             return True
-        unrecorded = any(attempt.revoked and not attempt.recorded for attempt in self._pool.running)
-        return (bool(running) or unrecorded) and clock.boot_seconds() < end
+        return bool(running or self._overdue) and clock.boot_seconds() < end
 
     def _give_back(self, attempt: RunningAttempt) -> None:
         """Release; its own transaction may still be ending, and then it is tried again for a moment."""

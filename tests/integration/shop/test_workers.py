@@ -39,7 +39,7 @@ def test_own_process_is_listed_with_its_parent() -> None:
     (own,) = [process for process in processes() if process.pid == os.getpid()]
 
     assert (own.parent, own.group, own.state) == (os.getppid(), os.getpgrp(), "R")
-    assert "pytest" in own.command
+    assert "python" in own.command
 
 
 def test_line_of_ps_is_read_like_proc() -> None:
