@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, InternalError, OperationalError, connections
 
 from django_jobs import clock
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("django_jobs.effects")
 
 T = TypeVar("T")
 
-LOST = (OperationalError, InterfaceError)
+LOST = (OperationalError, InterfaceError, InternalError)  # the last: a server that became read-only in a failover
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 

@@ -264,8 +264,9 @@ class Performance:
 
     def _normal(self, outcome: Outcome) -> Outcome:
         """Redact what is text for people, and say of each rejection whether its key is burnt."""
+        outcome = replace(outcome, status=_status(outcome.status))
         if isinstance(outcome, Confirmed):
-            return outcome
+            return replace(outcome, replayed=bool(outcome.replayed), provider_ref=str(outcome.provider_ref))
         reason = _redactor().text(str(outcome.reason))
         if isinstance(outcome, Unknown):
             return replace(outcome, reason=reason)
@@ -310,7 +311,7 @@ class Performance:
             found = Reconciliation(found)
         if not isinstance(found, Reconciliation):
             return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": f"returned {type(found).__name__}"})
-        return replace(found, evidence=_redactor().value(dict(found.evidence)))
+        return replace(found, evidence=_evidence(found.evidence))
 
     def _settled(self, intended: Intended, reason: str, *, wish: timedelta | None = None) -> Confirmed:
         """Return or raise what a decision means that sends nothing now."""
@@ -351,6 +352,19 @@ def _raise_rejected(outcome: Rejected) -> NoReturn:
     if wish is not None:
         raise RateLimited(wish, outcome.reason)
     raise TransientError(outcome.reason)
+
+
+def _evidence(details: object) -> dict[str, Any]:
+    """Redact what a provider told; details that are no mapping must not cost the verdict that they came with."""
+    if not isinstance(details, Mapping):
+        return {"not_stored": f"{type(details).__name__} instead of a mapping"}
+    masked: dict[str, Any] = _redactor().value(dict(details))
+    return masked
+
+
+def _status(status: object) -> int | None:
+    """Return a status that the row can hold: an untidy one must not cost the answer that it came with."""
+    return status if isinstance(status, int) and not isinstance(status, bool) and abs(status) < 2**31 else None
 
 
 def _positive(wish: object) -> timedelta | None:

@@ -69,7 +69,7 @@ def json_text(value: Mapping[str, Any]) -> str:
     """Return a provider's details as canonical JSON; what cannot be stored is named instead: no evidence is refused."""
     try:
         return canonical(dict(value))
-    except PayloadError as error:
+    except (PayloadError, TypeError, ValueError) as error:
         return canonical({"not_stored": storable(error, 500)})
 
 

@@ -61,6 +61,21 @@ def _begun(attempt: RunningAttempt) -> Iterator[None]:
         raise JobsError(msg)
 
 
+def check_transaction(attempt: RunningAttempt) -> None:
+    """Refuse to record a success in a transaction that the database has ended by itself, with the handler's rows.
+
+    SQLite rolls back a whole transaction on some errors (a full disk, a broken read); a handler that swallows such an
+    error would go on outside of any transaction, and its COMMIT would report success.
+
+    Raises:
+        JobsError: The transaction is not open any more.
+    """
+    connection = connections[attempt.using]
+    if connection.vendor == "sqlite" and connection.connection is not None and not connection.connection.in_transaction:
+        msg = "The database ended the transaction with an error that the handler swallowed; its rows are not there."
+        raise JobsError(msg)
+
+
 def _settle(attempt: RunningAttempt, error: BaseException, *, operation: str, step: str | None) -> None:
     """Find out what an error that came with the COMMIT, or from code that runs after it, left behind."""
     if was_refused(error):

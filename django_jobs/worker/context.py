@@ -23,7 +23,7 @@ from django_jobs.store import renew, succeed
 from django_jobs.store.completion import finished_step, lock_for_completion, remember_step
 from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
-from django_jobs.worker.commit import one_transaction
+from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.outage import outage
 
@@ -135,6 +135,7 @@ class JobContext:
         done = Completion()
         with self._own_transaction("complete"):
             yield done
+            check_transaction(self._attempt)
             recheck_adopted(self._attempt)
             succeed(
                 self._attempt,
@@ -159,6 +160,7 @@ class JobContext:
                 stored = finished_step(self._attempt, name)
                 if stored is None:
                     stored = encode_result(function(), f"step {name}") or "null"
+                    check_transaction(self._attempt)
                     remember_step(self._attempt, name, stored)
         result: T = json.loads(stored)
         return result

@@ -16,7 +16,7 @@ from django_jobs.enqueue.inside import InsideJob, current
 from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
 from django_jobs.store import note_refusal, succeed
 from django_jobs.worker.attempt import RunningAttempt
-from django_jobs.worker.commit import one_transaction
+from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import clean, freshen, limited_idling
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.finish import record_error, record_failure, record_success
@@ -128,6 +128,7 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
         result = encode_result(definition.func(**arguments), attempt.claimed.job_type)
         inside.commits_with_success = False  # what runs on commit is outside of it
         attempt.check_open()
+        check_transaction(attempt)
         succeed(attempt, result=result, budget=definition.terms.budget)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -49,7 +49,8 @@ class Heart:
         self._gap = rules.heartbeat * (GAP / HEARTBEAT)
         self._beats: list[float] = []
         self._due = {"beat": 0.0, "reap": 0.0, "expire": 0.0}
-        self._deaths: deque[Death] = deque()
+        self._reported: queue.SimpleQueue[Death] = queue.SimpleQueue()
+        self._deaths: list[Death] = []  # of this thread alone; the supervisor reports through the queue
         self._wake = threading.Event()
         self._stopping = False
         self._stopping_noted = False
@@ -60,9 +61,14 @@ class Heart:
         """Begin."""
         self._thread.start()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread goes on; without it this worker would be taken for dead while its children run jobs."""
+        return self._thread.is_alive()
+
     def report_death(self, *, child: int, status: int) -> None:
         """Have the jobs of a reaped child taken back."""
-        self._deaths.append(Death(child, status))
+        self._reported.put(Death(child, status))
         self._wake.set()
 
     def note_stopping(self) -> None:
@@ -80,7 +86,10 @@ class Heart:
     def _run(self) -> None:
         try:
             while not (self._ending and self._is_signed_off()):
-                self._turn()
+                try:
+                    self._turn()
+                except Exception:  # a worker without a heart would be judged dead while its children run jobs
+                    logger.exception("The worker's own work failed; trying again")
                 self._wake.wait(TICK)
                 self._wake.clear()
         finally:
@@ -98,7 +107,7 @@ class Heart:
     def _is_signed_off(self) -> bool:
         if not self.registered.is_set():
             return True
-        return not self._deaths and self._try(self._note_stopped)
+        return not self._deaths and self._reported.empty() and self._try(self._note_stopped)
 
     def _is_due(self, what: str, every: float) -> bool:
         now = clock.boot_seconds()
@@ -138,6 +147,8 @@ class Heart:
         return True
 
     def _take_back_of_the_dead(self) -> None:
+        while not self._reported.empty():
+            self._deaths.append(self._reported.get())
         for death in list(self._deaths):
             now = clock.boot_seconds()
             if now < death.not_before:
@@ -145,7 +156,7 @@ class Heart:
             death.tries += 1
             death.not_before = now + min(0.05 * 2**death.tries, 5.0)
             if self._try(lambda death=death: self._take_back(death)):  # type: ignore[misc]
-                self._deaths.remove(death)
+                self._deaths = [other for other in self._deaths if other is not death]
             else:
                 self._wake.set()
 
@@ -157,13 +168,20 @@ class Heart:
     def _reap(self) -> None:
         if not self._is_due("reap", self._tick):
             return
-        if may_judge(self._beats, clock.boot_seconds(), heartbeat=self._heartbeat, gap=self._gap):
+        if self._may_go_on():
             self._try(self._judge)
+
+    def _may_go_on(self) -> bool:
+        """Whether this worker may judge others now; its own next beat comes before the next judgement."""
+        now = clock.boot_seconds()
+        return now < self._due["beat"] and may_judge(self._beats, now, heartbeat=self._heartbeat, gap=self._gap)
 
     def _judge(self) -> bool:
         with bounded(self._using, PATIENCE):
             found = abandoned(using=self._using)
-        take_back(found)
+        take_back(found, while_true=self._may_go_on)
+        if not self._may_go_on():
+            self._due["reap"] = 0.0  # the rest follows right after the next beat
         return True
 
     def _try(self, action: Callable[[], bool]) -> bool:

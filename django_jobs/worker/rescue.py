@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from django_jobs import telemetry
@@ -69,10 +69,17 @@ def _exit_text(status: int | None) -> str:
     return f"its process exited with code {status}"
 
 
-def take_back(found: Iterable[Abandoned], *, exit_status: int | None = None) -> list[Abandoned]:
-    """Rescue each; returns those that could not be taken because their row is being completed or has moved on."""
+def take_back(
+    found: Iterable[Abandoned],
+    *,
+    exit_status: int | None = None,
+    while_true: Callable[[], bool] = lambda: True,
+) -> list[Abandoned]:
+    """Rescue each while that is allowed; returns those that were not taken because their row is locked or moved on."""
     left = []
     for item in found:
+        if not while_true():
+            break
         loss = judge(item, exit_status=exit_status)
         with bounded(item.using, PATIENCE):
             taken = rescue(item, loss=loss)

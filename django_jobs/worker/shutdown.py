@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 
 from django.db import DatabaseError
 
@@ -14,7 +15,7 @@ from django_jobs.exceptions import HardTimeoutError, LeaseLostError
 from django_jobs.store import note_refusal, release
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
-from django_jobs.worker.connection import LOST, cut, drop, keep_cut
+from django_jobs.worker.connection import LOST, bounded, cut, drop, keep_cut
 from django_jobs.worker.finish import record_failure
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
@@ -27,6 +28,7 @@ FROZEN = 2.0  # seconds between two looks: more, and this process stood still; i
 MOMENT = 2.0  # seconds
 RELEASE_TRIES = 8
 DRAIN_TICK = 0.2  # seconds
+RECORD_PATIENCE = timedelta(seconds=1)
 
 
 class Ending:
@@ -75,7 +77,9 @@ class Ending:
         lease = attempt.definition.terms.lease
         error = HardTimeoutError(f"The handler ran past its lease of {lease} without telling progress, and was ended.")
         try:
-            record_failure(attempt, error, settle=lambda _, action: action())
+            # Bounded: the server may still run the handler's last statement, and this loop serves other threads too.
+            with bounded(attempt.using, RECORD_PATIENCE):
+                record_failure(attempt, error, settle=lambda _, action: action())
         except LeaseLostError:  # somebody judged it before, or an earlier try was written and its reply lost
             attempt.recorded = True
             if attempt.note_refusal_once():

@@ -108,6 +108,10 @@ class Supervisor:
         return all(slot.process is None and (slot.done or self.stops) for slot in self.slots)
 
     def _turn(self, heart: Heart) -> None:
+        if not heart.is_alive and not self.stops:
+            logger.error("Worker %s cannot say any more that it lives; stopping", self.config.name)
+            self.worst = int(Exit.FAILURE)
+            self.request_stop()
         for slot in self.slots:
             self._look_at(slot, heart)
         if self.stops:

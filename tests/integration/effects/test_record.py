@@ -10,6 +10,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from django_jobs import Confirmed, Rejected, Unknown, clock
+from django_jobs.domain.effects import Reconciliation as Found
 from django_jobs.domain.effects import Verdict
 from django_jobs.enqueue.inside import InsideJob
 from django_jobs.exceptions import (
@@ -436,3 +437,36 @@ def test_completion_follows_a_confirmed_and_an_abandoned_effect(time: MovableClo
         pass
 
     assert job_row(attempt).state == "succeeded"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Confirmed("ref-1", status="200 OK"),  # type: ignore[arg-type]
+        Confirmed("ref-1", replayed=None),  # type: ignore[arg-type]
+        Confirmed("ref-1", result=["a", "list"]),  # type: ignore[arg-type]
+        Confirmed(12345),  # type: ignore[arg-type]
+    ],
+    ids=["status", "replayed", "result", "reference"],
+)
+def test_untidy_confirmation_is_kept(time: Any, answer: Confirmed) -> None:
+    """An operation that fills its answer carelessly does not lose the news that the act happened."""
+    attempt = running()
+
+    act(attempt, blind(answer))
+
+    assert effect_row().state == "succeeded"
+    assert outcomes() == ["confirmed"]
+
+
+def test_untidy_evidence_does_not_cost_the_verdict(time: Any) -> None:
+    """A question that was answered with "applied" counts, whatever came as evidence."""
+    attempt = running()
+    provider = keyed(Unknown("lost"), asks=True)
+    with pytest.raises(EffectUncertain):
+        act(attempt, provider)
+    provider.found = [Found(Verdict.SUCCEEDED, provider_ref="ref-1", evidence=["a list"])]  # type: ignore[arg-type]
+
+    act(after_waiting(attempt), provider)
+
+    assert effect_row().state == "succeeded"

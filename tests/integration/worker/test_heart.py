@@ -1,0 +1,96 @@
+"""The supervisor's own database work: it beats whatever happens, and judges others only between its beats."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+
+import pytest
+
+from django_jobs.domain.states import LossCause
+from django_jobs.models import Job
+from django_jobs.store import abandoned
+from django_jobs.store.workers import WorkerRecord
+from django_jobs.worker.heart import Heart
+from django_jobs.worker.rescue import take_back
+from tests.integration.worker.conftest import Declare, take
+
+
+def heart() -> Heart:
+    """A heart that has not started."""
+    record = WorkerRecord(
+        worker_id=uuid.uuid4(),
+        name="w",
+        host="h",
+        pid=os.getpid(),
+        queues=(),
+        job_types=(),
+        threads=1,
+        processes=1,
+        code_version="",
+    )
+    return Heart(record, using="default")
+
+
+def test_heart_goes_on_after_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nothing expected is logged; the thread that says that the worker lives goes on."""
+    went_on, turns = threading.Event(), []
+
+    def turn(_: Heart) -> None:
+        turns.append(1)
+        if len(turns) == 1:
+            raise IndexError("deque mutated")
+        went_on.set()
+
+    monkeypatch.setattr(Heart, "_turn", turn)
+    beating = heart()
+    beating.start()
+    beating.report_death(child=1, status=-9)
+
+    assert went_on.wait(timeout=20)
+    assert beating.is_alive
+    beating._reported.get()
+    assert beating.finish(seconds=20)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_judging_stops_when_the_own_beat_is_due(declare: Declare) -> None:
+    """Nothing is taken back once the judge has to say first that it lives itself."""
+    declare(lambda: None, atomic=False).enqueue()
+    take()
+    found = abandoned(using="default")
+    assert [item.cause for item in found] == [LossCause.SILENT]
+
+    take_back(found, while_true=lambda: False)
+
+    assert Job.objects.get().state == "running"
+    take_back(found)
+    assert Job.objects.get().state == "queued"
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_overdue_attempt_behind_a_lock_does_not_stop_the_loop(declare: Declare, database_url: str) -> None:
+    """The loop of a child waits a second at most for the row of an overdue attempt, and tries again later."""
+    import psycopg
+
+    from django_jobs.worker.pool import Pool
+    from django_jobs.worker.shutdown import Ending
+    from django_jobs.worker.wake import Wake
+
+    declare(lambda: None, atomic=False).enqueue()
+    attempt = take()
+    pool = Pool(1, lambda _: None, lambda: None)
+    ending = Ending(pool, Wake(), grace=1)
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT 1 FROM django_jobs_job FOR NO KEY UPDATE")
+        ending._record_overdue(attempt)
+        assert not attempt.recorded
+        other.rollback()
+
+    ending._record_overdue(attempt)
+
+    assert attempt.recorded
+    assert Job.objects.get().state == "failed"
+    pool.stop()
