@@ -107,6 +107,7 @@ def test_demo_charges_every_order_once_through_all_faults(start_demo: StartDemo,
     assert _charges(ledger) == Counter({1: 239})
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite
 def test_demo_fails_when_a_fault_did_not_fire(start_demo: StartDemo) -> None:
     """A run that proves less than it promises ends with 1 and names each fault that is missing."""
@@ -119,6 +120,7 @@ def test_demo_fails_when_a_fault_did_not_fire(start_demo: StartDemo) -> None:
     assert "No order was charged twice" not in output
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_demo_fails_when_an_order_was_charged_twice(start_demo: StartDemo, tmp_path: Path) -> None:
     """A second charge in the provider's ledger, as a provider without keys would apply it, ends the run with 1."""

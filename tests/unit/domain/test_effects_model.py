@@ -401,8 +401,14 @@ def way(parents: dict[World, tuple[World, str] | None], world: World) -> list[st
     return labels[::-1]
 
 
+def _case(name: str) -> object:
+    """The two largest searches, of providers that forget their keys, are part of the slow run."""
+    marks = [pytest.mark.slow] if name.startswith("forgets keys") else []
+    return pytest.param(PROVIDERS[name], id=name, marks=marks)
+
+
 @pytest.mark.parametrize("other_bytes", [False, True], ids=["same bytes", "other bytes"])
-@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=PROVIDERS.keys())
+@pytest.mark.parametrize("provider", [_case(name) for name in PROVIDERS])
 def test_rules_hold_in_every_interleaving(provider: Provider, other_bytes: bool) -> None:
     """No act is applied twice, no success is a lie and no job waits for ever, whatever happens in whatever order."""
     worlds, bad, path = Search(provider._replace(other_bytes=other_bytes)).first_violation()
