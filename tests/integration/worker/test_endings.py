@@ -297,7 +297,7 @@ def test_connection_that_the_server_ended_while_idle_costs_no_attempt(declare: D
 
     def end_idle() -> None:
         with connections["default"].copy().cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(%s)", [connection.connection.info.backend_pid])
+            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [connection.connection.info.backend_pid])
 
     handler = declare(write)
     handler.enqueue(n=1)
