@@ -44,7 +44,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_sound_project_has_no_message(settings: Any) -> None:
     """The test project passes every check that needs no connection."""
-    assert django_checks.run_checks(tags=[checks.TAG]) == []
+    assert django_checks.run_checks(tags=[checks.TAG], databases=[]) == []
 
 
 def test_checks_are_registered_with_the_tag() -> None:
@@ -67,7 +67,7 @@ def test_wrong_settings_are_an_error(settings: Any, given: Any, said: str) -> No
     """Each problem of the settings is an error of its own, and no other check stumbles over it."""
     settings.DJANGO_JOBS = given
 
-    found = django_checks.run_checks(tags=[checks.TAG])
+    found = django_checks.run_checks(tags=[checks.TAG], databases=[])
 
     assert ids(found) == ["django_jobs.E001"]
     assert found[0].msg.startswith(said)

@@ -39,7 +39,7 @@ def program(*arguments: object, url: str, **environment: str) -> subprocess.Comp
     return subprocess.run(
         [sys.executable, "manage.py", "jobs", *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": url, **environment},
+        env={**os.environ, "PYTHONWARNINGS": "ignore", "DATABASE_URL": url, **environment},
         capture_output=True,
         text=True,
         timeout=60,
