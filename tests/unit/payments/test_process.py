@@ -107,7 +107,11 @@ def test_provider_ends_with_its_starter(tmp_path):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as witness:
             starter.send_signal(signal.SIGKILL)
 
-            assert witness.recv(1) == b""
+            try:
+                last = witness.recv(1)
+            except ConnectionResetError:  # the server went before it had accepted the connection
+                last = b""
+            assert last == b""
 
 
 def test_provider_starts_from_any_directory(tmp_path, monkeypatch):
