@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,7 +19,7 @@ import httpx
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from testproject.payments.deadline import DeadlineTransport, Wire
+from django_jobs.effects.adapters.wire import DeadlineTransport, Wire
 
 ANSWER_LIMIT = 1024 * 1024
 CENT = Decimal("0.01")
@@ -132,7 +133,8 @@ class PaymentsClient:
     ) -> Answer:
         if timeout <= 0:
             raise NotSent("There was no time left to send the request.")
-        wire = Wire(seconds=timeout)
+        end = time.monotonic() + timeout
+        wire = Wire(lambda: end - time.monotonic())
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key

@@ -139,7 +139,7 @@ def test_unknown_host_is_not_sent(monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr("testproject.payments.deadline.socket.getaddrinfo", fail)
+    monkeypatch.setattr("django_jobs.effects.adapters.wire.socket.getaddrinfo", fail)
 
     with pytest.raises(NotSent, match="not known"):
         PaymentsClient("http://provider.invalid").charge(**CHARGE, timeout=5)
