@@ -72,6 +72,13 @@ class DeadReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+class PauseKind(StrEnum):
+    """What an operator can hold back."""
+
+    QUEUE = "queue"
+    TYPE = "type"
+
+
 class Resolution(StrEnum):
     """How a human (or a declared policy) settled a dead letter."""
 

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from django_jobs.domain.states import LossCause
-from django_jobs.models import Job
+from django_jobs.models import Attempt, Job
 from django_jobs.store import abandoned
 from django_jobs.store.workers import WorkerRecord
 from django_jobs.worker.heart import Heart
@@ -92,5 +92,5 @@ def test_overdue_attempt_behind_a_lock_does_not_stop_the_loop(declare: Declare, 
     ending._record_overdue(attempt)
 
     assert attempt.recorded
-    assert Job.objects.get().state == "failed"
+    assert Attempt.objects.get().outcome == "failed"
     pool.stop()

@@ -1,0 +1,51 @@
+"""What operators and workers say about queues and job types: who sleeps, and what is held back."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.states import PauseKind
+from django_jobs.models.fields import InstantField
+
+
+class QueueControl(models.Model):
+    """One queue as producers see it. ``idle_until`` in the future: a worker sleeps and wants to be notified."""
+
+    queue_name = models.CharField(max_length=100, primary_key=True)
+    idle_until = InstantField(null=True, blank=True)
+
+    class Meta:
+        """Few rows; read by primary key."""
+
+        verbose_name = "queue control"
+
+    def __str__(self) -> str:
+        return self.queue_name
+
+
+class Pause(models.Model):
+    """Somebody holds a queue or a job type back; gone when it is resumed, without effect after ``paused_until``."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    kind = models.CharField(max_length=8, choices=[(kind.value, kind.value) for kind in PauseKind])
+    name = models.CharField(max_length=200)
+    actor = models.CharField(max_length=150)
+    reason = models.TextField()
+    paused_until = InstantField(null=True, blank=True)
+    created_at = InstantField()
+
+    class Meta:
+        """Few rows; read whole."""
+
+        verbose_name = "pause"
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "name"], name="django_jobs_pause_once"),
+            models.CheckConstraint(
+                condition=Q(kind__in=[kind.value for kind in PauseKind]), name="django_jobs_pause_kind_known"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
