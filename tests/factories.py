@@ -22,6 +22,7 @@ from django_jobs.models import (
     IdempotencyKey,
     Job,
     JobPayload,
+    Pause,
     Send,
     SideEffect,
     Worker,
@@ -56,6 +57,24 @@ class WorkerFactory(DjangoModelFactory):
     pid = 4711
     started_at = at(hours=2)
     heartbeat_at = at(seconds=1)
+
+
+class PauseFactory(DjangoModelFactory):
+    """A job type that is held back until somebody resumes it."""
+
+    class Meta:
+        model = Pause
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+        of_queue = factory.Trait(kind="queue", name="default")
+        over = factory.Trait(paused_until=at(seconds=1))
+
+    kind = "type"
+    name = "shop.charge"
+    actor = "ada"
+    reason = "the provider asked for it"
+    created_at = at(minutes=1)
 
 
 class JobFactory(DjangoModelFactory):

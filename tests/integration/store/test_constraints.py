@@ -17,6 +17,7 @@ from tests.factories import (
     AttemptFactory,
     IdempotencyKeyFactory,
     JobFactory,
+    PauseFactory,
     SendFactory,
     SideEffectFactory,
 )
@@ -75,6 +76,7 @@ CHECKS: list[tuple[str, str, Write]] = [
     ("send_outcome_known", "invented outcome", lambda: SendFactory(outcome="maybe")),
     ("send_times_in_order", "deadline before start", lambda: SendFactory(deadline_at=clock.now() - timedelta(hours=1))),
     ("send_times_in_order", "settled before deadline", lambda: SendFactory(settled_at=clock.now())),
+    ("pause_kind_known", "pause of no known kind", lambda: PauseFactory(kind="mood")),
     (
         "installation_single",
         "second installation",
@@ -119,6 +121,11 @@ def _twice_an_adoption() -> None:
         EffectAdoption.objects.create(effect=effect, job=job, attempt_id=uuid.uuid4(), created_at=clock.now())
 
 
+def _twice_a_pause() -> None:
+    PauseFactory(of_queue=True)
+    PauseFactory(of_queue=True)
+
+
 UNIQUE: list[tuple[str, Write]] = [
     ("attempt_number", _twice_a_number),
     ("key_once", _twice_a_key),
@@ -126,6 +133,7 @@ UNIQUE: list[tuple[str, Write]] = [
     ("effect_once", _twice_an_effect),
     ("send_number", _twice_a_send),
     ("adoption_once", _twice_an_adoption),
+    ("pause_once", _twice_a_pause),
 ]
 
 
