@@ -17,6 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import clock
 from django_jobs.models.fields import InstantField, as_instant, from_text, to_text
+from django_jobs.store.contention import run_again
 
 Row = dict[str, Any]
 _prepare = False
@@ -40,13 +41,18 @@ def names(vendor: str) -> set[str]:
 def run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
     """Run one named statement and return its rows.
 
-    On PostgreSQL a transition is one statement. On SQLite it is several in one transaction: when the first one has a
-    RETURNING clause and returns nothing, its guard failed and the rest is not run.
+    On PostgreSQL a transition is one statement. Outside a transaction it is run again when a serialization failure or a
+    deadlock undid it, which happens where the server's default isolation level is a stricter one. On SQLite it is
+    several in one transaction: when the first one has a RETURNING clause and returns nothing, its guard failed and the
+    rest is not run.
     """
     connection = connections[using]
     statements = load(connection.vendor, name)
     if connection.vendor == "postgresql":
-        return _execute(connection, statements[0], {"now": clock.injected(), **params})
+        given = {"now": clock.injected(), **params}
+        if connection.in_atomic_block:
+            return _execute(connection, statements[0], given)
+        return run_again(lambda: _execute(connection, statements[0], given))
     _prepare_sqlite(connection)
     if len(statements) == 1:
         return _execute(connection, statements[0], _for_sqlite(params))

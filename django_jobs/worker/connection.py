@@ -189,14 +189,20 @@ def limited_idling(using: str, limit: timedelta) -> Iterator[None]:
 
 @contextmanager
 def bounded(using: str, limit: timedelta) -> Iterator[None]:
-    """Run the block in a transaction whose statements and waits for locks end after ``limit``; PostgreSQL only."""
+    """Run the block in a transaction whose statements and waits for locks end after ``limit``; PostgreSQL only.
+
+    It reads what is committed, whatever isolation level handlers are given: the guards of our statements need that.
+    """
     connection = connections[using]
     if connection.vendor != "postgresql":
         yield
         return
     milliseconds = str(int(limit.total_seconds() * 1000))
+    outermost = not connection.in_atomic_block
     with transaction.atomic(using=using):
         with connection.cursor() as cursor:
+            if outermost:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute(
                 "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true)",
                 [milliseconds, milliseconds],

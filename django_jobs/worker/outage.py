@@ -6,6 +6,7 @@ import logging
 import threading
 
 from django_jobs import clock, telemetry
+from django_jobs.store.contention import is_contention
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -24,6 +25,9 @@ class Outage:
 
     def failed(self, error: BaseException) -> None:
         """Count a failure, and log it if nothing was logged about this outage yet or for a minute."""
+        if is_contention(error):  # it answered: another transaction was first
+            telemetry.emit("database.contended", error=type(error).__name__)
+            return
         now = clock.boot_seconds()
         telemetry.emit("database.failed", error=type(error).__name__)
         with self._lock:

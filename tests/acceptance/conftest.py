@@ -13,6 +13,8 @@ from django.db import connection, connections
 from django_jobs.models import Attempt, Job
 from tests.acceptance.handlers import WITNESS_TABLE
 from tests.acceptance.workers import Witness, WorkerProcess, wait_for
+from tests.clusters import Cluster
+from tests.databases import Server
 
 MakeWorker = Callable[..., WorkerProcess]
 
@@ -42,6 +44,19 @@ def count_rows() -> Counter[int]:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT n, count(*) FROM {WITNESS_TABLE} GROUP BY n")
         return Counter(dict(cursor.fetchall()))
+
+
+@pytest.fixture
+def own_server(cluster: Cluster, server: Server, rows: object) -> Iterator[Cluster]:
+    """A PostgreSQL of this test's own as the alias default, with its tables."""
+    own = Server(vendor="postgresql", url=cluster.url())
+    own.activate()
+    own.migrate()
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE {WITNESS_TABLE} (n integer, pid integer)")
+    yield cluster
+    connections.close_all()
+    server.activate()
 
 
 @pytest.fixture

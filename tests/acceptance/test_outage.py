@@ -7,7 +7,7 @@ import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,9 @@ from django.db import connection, connections
 
 from django_jobs.models import Job
 from tests.acceptance.conftest import MakeWorker, states, wait_until_done
-from tests.acceptance.handlers import WITNESS_TABLE, backend, orm, row, work
+from tests.acceptance.handlers import backend, orm, row, work
 from tests.acceptance.workers import Witness, pass_time, wait_for
 from tests.clusters import Cluster
-from tests.databases import Server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -82,19 +81,6 @@ def run_with_ended_connections(make_worker: MakeWorker, rows: Rows, *, turns: in
     once = {n: count for n, count in rows().items() if 0 <= n < 1000 or n >= 2000}
     assert once == dict.fromkeys([*range(120), *range(2000, 2000 + 10 * turns)], 1)
     assert set(range(1000, 1020)) <= set(rows())
-
-
-@pytest.fixture
-def own_server(cluster: Cluster, server: Server, rows: Rows) -> Iterator[Cluster]:
-    """A PostgreSQL of this test's own as the alias default, with its tables."""
-    own = Server(vendor="postgresql", url=cluster.url())
-    own.activate()
-    own.migrate()
-    with connection.cursor() as cursor:
-        cursor.execute(f"CREATE TABLE {WITNESS_TABLE} (n integer, pid integer)")
-    yield cluster
-    connections.close_all()
-    server.activate()
 
 
 @pytest.mark.postgres
