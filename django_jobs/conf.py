@@ -7,7 +7,7 @@ Keys are the upper-case field names of :class:`JobsSettings`. The settings page 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache
@@ -16,7 +16,8 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
-from django_jobs.exceptions import DefinitionError
+from django_jobs.domain.identity import check_name
+from django_jobs.exceptions import DefinitionError, KeyFormatError
 
 
 def _doc(default: Any, text: str) -> Any:
@@ -41,6 +42,15 @@ class JobsSettings:
     owners: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict,
         metadata={"doc": "Owner name to how to reach it, for example {'billing': {'email': […]}}."},
+    )
+    queues: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict,
+        metadata={
+            "doc": (
+                "Queue name to its bounds, for example {'reports': {'limit': 2}}. limit: how many jobs of the queue run "
+                "at once, over all workers. capacity: how many may wait before producers are refused."
+            )
+        },
     )
     email_backend: str = _doc(
         "django.core.mail.backends.smtp.EmailBackend",
@@ -69,6 +79,7 @@ class JobsSettings:
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
 
 
+QUEUE_KEYS = ("capacity", "limit")
 KEYS: dict[str, str] = {item.name.upper(): item.name for item in fields(JobsSettings)}
 
 
@@ -80,12 +91,35 @@ def problems(given: Mapping[str, Any]) -> list[str]:
     defaults = JobsSettings()
     for key, value in given.items():
         if key not in KEYS:
-            near = difflib.get_close_matches(str(key).upper(), KEYS, n=1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            found.append(f"DJANGO_JOBS has no setting {key!r}.{hint}")
+            found.append(f"DJANGO_JOBS has no setting {key!r}.{_hint(str(key).upper(), KEYS)}")
             continue
         found.extend(_value_problems(key, value, getattr(defaults, KEYS[key])))
-    return found or _relation_problems(given)
+    return found or [*_queue_problems(given.get("QUEUES", {})), *_relation_problems(given)]
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _queue_problems(queues: Mapping[Any, Mapping[Any, Any]]) -> list[str]:
+    found = []
+    for name, entry in queues.items():
+        place = f"DJANGO_JOBS['QUEUES'][{name!r}]"
+        try:
+            check_name(name, what="queue name", limit=100)
+        except KeyFormatError as error:
+            found.append(f"{place}: {error}")
+        for key, value in entry.items():
+            if key not in QUEUE_KEYS:
+                found.append(f"{place} has no entry {key!r}.{_hint(str(key).lower(), QUEUE_KEYS)}")
+            elif not _is_count(value):
+                found.append(f"{place}[{key!r}] must be a whole number of at least 1, not {value!r}.")
+    return found
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _value_problems(key: str, value: Any, default: Any) -> list[str]:
@@ -108,10 +142,7 @@ _FITS: dict[type, tuple[Callable[[Any], bool], str]] = {
         "a timedelta of at least one second",
     ),
     bool: (lambda value: isinstance(value, bool), "True or False"),
-    int: (
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-        "a whole number of at least 1",
-    ),
+    int: (_is_count, "a whole number of at least 1"),
     str: (lambda value: isinstance(value, str), "a string"),
     tuple: (_is_list_of_text, "a list of strings"),
     dict: (_is_dict_of_dicts, "a dict of dicts"),

@@ -46,7 +46,7 @@ class EnqueueContendedError(JobsError):
 
 
 class QueueFullError(JobsError):
-    """The queue is at its capacity."""
+    """The queue is at its capacity; nothing was stored. ``retry_after`` is None when the call alone is too large."""
 
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message)

@@ -153,7 +153,7 @@ class DurableJob(Generic[P, R]):
 
     def enqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
         """Record one job per dict of keyword arguments, all or none; a conflict is a result, a duplicate always too."""
-        return enqueue_many(self.options, [self._bind_row(place, row) for place, row in enumerate(rows)])
+        return enqueue_many(self.options, (self._bind_row(place, row) for place, row in enumerate(rows)))
 
     async def aenqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
         """Do what :meth:`enqueue_many` does, from async code."""

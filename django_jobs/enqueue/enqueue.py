@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, router
 
 from django_jobs import clock, telemetry
-from django_jobs.conf import get_settings
-from django_jobs.domain.identity import canonical, check_key, check_name, fingerprint, format_key, scope_text
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.options import LONGEST_WAIT, EnqueueOptions
 from django_jobs.domain.states import JobState
+from django_jobs.enqueue.backpressure import admit
 from django_jobs.enqueue.inside import check_place, current
 from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
+from django_jobs.enqueue.prepared import Prepared, encode
 from django_jobs.exceptions import (
     DefinitionError,
     DuplicateJobError,
@@ -33,19 +32,6 @@ from django_jobs.store.keys import KeyHolder, key_holder, note_duplicate
 TRIES = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A checked enqueue: no statement was run for it yet."""
-
-    options: EnqueueOptions
-    arguments: str
-    fingerprint: str
-    key: str
-    key_scope: str
-    subject: str
-    using: str
-
-
 def database_of(options: EnqueueOptions) -> str:
     """Return the alias on which jobs of these options are stored.
 
@@ -59,35 +45,18 @@ def database_of(options: EnqueueOptions) -> str:
     return using
 
 
-def prepare(options: EnqueueOptions, arguments: Mapping[str, Any]) -> Prepared:
-    """Check and encode everything that can be wrong, before any SQL.
+def check_call(options: EnqueueOptions) -> str:
+    """Check what does not depend on the arguments, and return the database.
 
     Raises:
-        PayloadError: The arguments cannot be stored, or the key or subject that they give.
         DefinitionError: The time or the database of this job cannot be.
         OutsideCompletionError: Inside a handler, outside of its completion.
         CrossDatabaseError: A transaction is open on another database.
     """
-    rules = get_settings()
-    text = canonical(dict(arguments), max_bytes=rules.payload_max_bytes, max_depth=rules.payload_max_depth)
     using = database_of(options)
     _check_due(options.run_after)
     check_place(what="enqueue()", using=using, detached=options.detached)
-    return Prepared(
-        options=options,
-        arguments=text,
-        fingerprint=fingerprint(text),
-        key="" if options.key is None else check_key(_filled("key", options, arguments)),
-        key_scope="" if options.key is None else scope_text(options.tenant, options.key_scope),
-        subject=_subject(options, arguments),
-        using=using,
-    )
-
-
-def _subject(options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:
-    if not options.subject:
-        return ""
-    return check_name(_filled("subject", options, arguments), what="subject", limit=200)
+    return using
 
 
 def _check_due(run_after: object) -> None:
@@ -95,11 +64,6 @@ def _check_due(run_after: object) -> None:
     if isinstance(run_after, datetime) and run_after - clock.now() > LONGEST_WAIT:
         msg = f"run_after is more than {LONGEST_WAIT.days} days ahead: {run_after!r}."
         raise DefinitionError(msg)
-
-
-def _filled(name: str, options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:
-    text: str = getattr(options, name)
-    return text if name in options.literal else format_key(text, arguments)
 
 
 def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueResult:
@@ -110,10 +74,14 @@ def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueRes
         IdempotencyConflictError: The key is live with other arguments.
         DuplicateJobError: The key is live and the job type rejects duplicates (``DuplicateOfDeadJobError``, a subclass,
             when its job is a dead letter).
+        QueueFullError: The queue is at its capacity, and the key (if there is one) has no job yet.
         EnqueueContendedError: The key changed hands faster than it could be read.
         DatabaseError: As the database raised it, serialization failures and deadlocks included; nothing is retried.
     """
-    result = decide(prepare(options, arguments))
+    prepared = encode(options, arguments, check_call(options))
+    admit([prepared])
+    result = decide(prepared)
+    count(options, result)
     if result.outcome == "conflict":
         msg = (
             f"The idempotency key of {options.job_type} is held by job {result.id} with other arguments. Nothing was "
@@ -140,7 +108,7 @@ def decide(prepared: Prepared) -> EnqueueResult:
     """Store the job or find out who holds its key; a conflict is returned, not raised."""
     replaces: uuid.UUID | None = None
     for _ in range(TRIES):
-        new = _new_job(prepared, replaces)
+        new = new_job(prepared, uuid7(), replaces)
         state = store_job(new, using=prepared.using)
         if state is not None:
             outcome: OutcomeName = "created" if replaces is None else "created_after_expiry"
@@ -152,40 +120,53 @@ def decide(prepared: Prepared) -> EnqueueResult:
             return _held(prepared, holder)
         else:
             replaces = holder.job_id
+    raise contended(prepared.options)
+
+
+def contended(options: EnqueueOptions) -> EnqueueContendedError:
+    """Return the error of a key that changed hands as often as it was tried."""
     msg = (
-        f"The idempotency key of {prepared.options.job_type} changed hands {TRIES} times while it was read. "
+        f"The idempotency key of {options.job_type} changed hands {TRIES} times while it was read. "
         "Nothing was stored; enqueue once more."
     )
-    raise EnqueueContendedError(msg)
+    return EnqueueContendedError(msg)
 
 
 def _held(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
+    result = answer(prepared, holder)
+    if result.outcome == "duplicate" and note_duplicate(
+        holder.job_id, dead=holder.waits_for_human, using=prepared.using
+    ):
+        owner = prepared.options.owner
+        telemetry.emit("owner.alert", reason="duplicate_of_dead", job_id=holder.job_id, owner=owner)
+    return result
+
+
+def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
+    """Return what the holder of a live key means for this enqueue; arguments of two versions cannot be compared."""
     same_version = holder.payload_version == prepared.options.version
-    if same_version and holder.payload_fingerprint != prepared.fingerprint:
-        telemetry.emit("enqueue.conflict", job_id=holder.job_id, job_type=prepared.options.job_type)
-        return _result(holder, "conflict")
-    must_tell = note_duplicate(holder.job_id, dead=holder.waits_for_human, using=prepared.using)
-    telemetry.emit("enqueue.duplicate", job_id=holder.job_id, job_type=prepared.options.job_type)
-    if must_tell:
-        telemetry.emit("owner.alert", reason="duplicate_of_dead", job_id=holder.job_id, owner=prepared.options.owner)
-    return _result(holder, "duplicate", version_differs=not same_version)
-
-
-def _result(holder: KeyHolder, outcome: OutcomeName, *, version_differs: bool = False) -> EnqueueResult:
+    conflicts = same_version and holder.payload_fingerprint != prepared.fingerprint
     return EnqueueResult(
         id=holder.job_id,
-        outcome=outcome,
+        outcome="conflict" if conflicts else "duplicate",
         state=holder.state,
         resolution=holder.resolution,
-        version_differs=version_differs,
+        version_differs=not same_version,
     )
 
 
-def _new_job(prepared: Prepared, replaces: uuid.UUID | None) -> NewJob:
+def count(options: EnqueueOptions, result: EnqueueResult) -> None:
+    """Tell telemetry of an enqueue that stored nothing; the store tells of jobs."""
+    if not result.created:
+        telemetry.emit(f"enqueue.{result.outcome}", job_id=result.id, job_type=options.job_type)
+
+
+def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -> NewJob:
+    """Return the row to store; inside a handler it continues the correlation and the trace of that job."""
     options, inside = prepared.options, current.get()
     after = options.run_after
     return NewJob(
-        job_id=uuid7(),
+        job_id=job_id,
         job_type=options.job_type,
         queue_name=options.queue_name,
         priority=options.priority,

@@ -8,7 +8,7 @@ from django_jobs.store.claims import Claimed, ClaimRequest, KnownType, claim
 from django_jobs.store.endings import Failure, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.leases import Held, note_refusal, refused, renew
 from django_jobs.store.losses import Abandoned, Loss, abandoned, held_by, rescue
-from django_jobs.store.new_jobs import NewJob, enqueue
+from django_jobs.store.new_jobs import NewJob, enqueue, enqueue_many
 from django_jobs.store.waiting import expire, has_suspect, known_queues, next_due, promote
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "claim",
     "dead_letter",
     "enqueue",
+    "enqueue_many",
     "expire",
     "fail",
     "has_suspect",

@@ -1,15 +1,16 @@
-"""Who holds an idempotency key, read without any lock, and the record of the duplicates that it answered."""
+"""Who holds idempotency keys, read without any lock, and the record of the duplicates that they answered."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from django_jobs.domain.identity import is_live
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import JobState, is_unfinished
-from django_jobs.store.statements import run
+from django_jobs.store.statements import Row, run
 
 PRUNED = "pruned"
 DUPLICATES_PER_HOUR = 20  # rows kept per job and hour; telemetry counts all of them
@@ -34,10 +35,16 @@ class KeyHolder:
 
 def key_holder(scope: str, key: str, *, using: str) -> KeyHolder | None:
     """Return who holds the key now, or None when nobody does; locks nothing, and reads key, job and clock at once."""
-    rows = run("queries/key_holder", {"scope": scope, "key": key}, using=using)
-    if not rows:
-        return None
-    row = rows[0]
+    return key_holders(scope, [key], using=using).get(key)
+
+
+def key_holders(scope: str, keys: Sequence[str], *, using: str) -> dict[str, KeyHolder]:
+    """Return who holds each of these keys now, by one statement that locks nothing; a free key is missing."""
+    rows = run("queries/key_holders", {"scope": scope, "keys": list(keys)}, using=using)
+    return {row["key"]: _holder(row) for row in rows}
+
+
+def _holder(row: Row) -> KeyHolder:
     live = is_live(
         unfinished=row["state"] is not None and is_unfinished(row["state"], row["resolution"]),
         finished_at=row["finished_at"],
@@ -56,14 +63,34 @@ def key_holder(scope: str, key: str, *, using: str) -> KeyHolder | None:
 
 
 def note_duplicate(job_id: uuid.UUID, *, dead: bool, using: str) -> bool:
-    """Keep that an enqueue was answered with this job; an insert, so it waits for nobody.
-
-    At most ``DUPLICATES_PER_HOUR`` rows are kept per job and hour (a few more when producers meet), so that a producer
-    that repeats itself cannot fill the table. Nothing is deleted here: another producer's row is never touched.
+    """Keep that an enqueue was answered with this job; see :func:`note_duplicates`.
 
     Returns:
         Whether the owner must be told: ``dead`` is set, and nobody was told about this job for a day.
     """
-    params = {"id": uuid7(), "job_id": job_id, "dead": dead, "before": DUPLICATES_PER_HOUR - 1}
-    rows = run("queries/note_duplicate", params, using=using)
-    return bool(rows) and rows[0]["outcome"] == "alerted"
+    return bool(note_duplicates({job_id: dead}, using=using))
+
+
+def note_duplicates(jobs: Mapping[uuid.UUID, bool], *, using: str) -> set[uuid.UUID]:
+    """Keep that enqueues were answered with these jobs, by one insert, which waits for nobody.
+
+    At most ``DUPLICATES_PER_HOUR`` rows are kept per job and hour (a few more when producers meet), so that a producer
+    that repeats itself cannot fill the table. Nothing is deleted here: another producer's row is never touched.
+
+    Args:
+        jobs: Job ids, each with whether it is a dead letter that waits for a human.
+        using: The database.
+
+    Returns:
+        The dead letters whose owner must be told: nobody was told about them for a day.
+    """
+    ids = [uuid7() for _ in jobs]
+    params = {
+        "ids": ids,
+        "job_ids": list(jobs),
+        "dead": list(jobs.values()),
+        "rows": [(new, job_id, dead) for new, (job_id, dead) in zip(ids, jobs.items(), strict=True)],
+        "before": DUPLICATES_PER_HOUR - 1,
+    }
+    rows = run("queries/note_duplicates", params, using=using)
+    return {row["job_id"] for row in rows if row["outcome"] == "alerted"}

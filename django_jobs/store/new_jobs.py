@@ -1,10 +1,17 @@
-"""Storing a new job, with the decision about its idempotency key made by the statement itself."""
+"""Storing new jobs, with the decision about their idempotency keys made by the statement itself."""
 
 from __future__ import annotations
 
+import json
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from django.db import connections
 
 from django_jobs import telemetry
 from django_jobs.store.statements import run
@@ -35,15 +42,80 @@ class NewJob:
     traceparent: str
 
 
+_COLUMNS = tuple(field.name for field in fields(NewJob))
+_columns = attrgetter(*_COLUMNS)
+# What the jobs of one statement share; every other column is given per job.
+SHARED = (
+    "job_type",
+    "queue_name",
+    "priority",
+    "tenant",
+    "payload_version",
+    "key_scope",
+    "ttl_seconds",
+    "run_after",
+    "delay",
+    "useful_for",
+    "owner",
+    "correlation_id",
+    "traceparent",
+)
+_shared = attrgetter(*SHARED)
+
+
 def enqueue(new: NewJob, *, using: str) -> str | None:
     """Store the job in the transaction that is open, if any.
 
     Returns:
         The new job's state, or None when nothing was stored because somebody else holds the key.
     """
-    rows = run("enqueue", asdict(new), using=using)
+    rows = run("enqueue", dict(zip(_COLUMNS, _columns(new), strict=True)), using=using)
     if not rows:
         return None
     telemetry.emit("job.enqueue", job_id=new.job_id, job_type=new.job_type, queue_name=new.queue_name)
     state: str = rows[0]["state"]
     return state
+
+
+def enqueue_many(news: Sequence[NewJob], *, using: str) -> dict[uuid.UUID, str]:
+    """Store the jobs in the transaction that is open, if any, by one statement for those that share their terms.
+
+    Keys are taken in the order of the sequence. No two of the jobs may have one key.
+
+    Returns:
+        The state of each job that was stored; one is missing when somebody else holds its key.
+    """
+    states: dict[uuid.UUID, str] = {}
+    for terms, group in groupby(news, key=_shared):
+        jobs = list(group)
+        params = {**dict(zip(SHARED, terms, strict=True)), **_rows(jobs, using)}
+        states |= {row["id"]: row["state"] for row in run("queries/enqueue_many", params, using=using)}
+    for new in news:
+        if new.job_id in states:
+            telemetry.emit("job.enqueue", job_id=new.job_id, job_type=new.job_type, queue_name=new.queue_name)
+    return states
+
+
+def _rows(news: list[NewJob], using: str) -> dict[str, Any]:
+    """Spell what differs: a list per column, or (SQLite reads JSON only) one text of rows."""
+    if connections[using].vendor == "postgresql":
+        return {
+            "job_ids": [new.job_id for new in news],
+            "fingerprints": [new.payload_fingerprint for new in news],
+            "arguments": [new.arguments for new in news],
+            "keys": [new.key for new in news],
+            "subjects": [new.subject for new in news],
+            "replaced": [new.replaces for new in news],
+        }
+    rows = [
+        (
+            new.job_id.hex,
+            new.payload_fingerprint,
+            new.arguments,
+            new.key,
+            new.subject,
+            new.replaces.hex if new.replaces else None,
+        )
+        for new in news
+    ]
+    return {"rows": json.dumps(rows)}

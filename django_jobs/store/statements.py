@@ -153,8 +153,12 @@ def _to_sqlite(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, list | tuple):
-        return json.dumps([_to_sqlite(item) for item in value])
+        return json.dumps([_to_json(item) for item in value])
     return value
+
+
+def _to_json(item: Any) -> Any:
+    return [_to_sqlite(part) for part in item] if isinstance(item, tuple) else _to_sqlite(item)
 
 
 def _prepare_sqlite(connection: BaseDatabaseWrapper) -> None:

@@ -1,0 +1,15 @@
+-- purpose: count what waits in a queue, as far as a limit per kind, and find the one that became due first
+-- guard: none; locks nothing
+-- index: django_jobs_job_ready; django_jobs_job_due; django_jobs_job_suspect
+SELECT count(*) AS depth, min(w.available_at) AS available_at,
+    (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp())) AS now
+FROM (
+    (SELECT j.available_at FROM django_jobs_job j
+        WHERE j.queue_name = %(queue_name)s::text AND j.state = 'queued' AND j.isolation = '' LIMIT %(limit)s::bigint)
+    UNION ALL
+    (SELECT j.available_at FROM django_jobs_job j
+        WHERE j.queue_name = %(queue_name)s::text AND j.state IN ('scheduled', 'failed') LIMIT %(limit)s::bigint)
+    UNION ALL
+    (SELECT j.available_at FROM django_jobs_job j
+        WHERE j.queue_name = %(queue_name)s::text AND j.state = 'queued' AND j.isolation <> '' LIMIT %(limit)s::bigint)
+) w

@@ -1,8 +1,0 @@
--- purpose: read who holds an idempotency key, whether that job is finished, and the time
--- guard: none; locks nothing
--- index: django_jobs_key_once; primary key
-SELECT k.job_id, k.payload_version, k.payload_fingerprint, k.ttl_seconds, k.expires_at, j.state, j.resolution,
-    j.finished_at, %(now)s AS now
-FROM django_jobs_idempotencykey k
-LEFT JOIN django_jobs_job j ON j.id = k.job_id
-WHERE k.scope = %(scope)s AND k.key = %(key)s
