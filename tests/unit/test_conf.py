@@ -88,6 +88,36 @@ def test_settings_that_contradict_each_other_are_told(given: Mapping[str, Any], 
     assert named in found
 
 
+@pytest.mark.parametrize(
+    ("queues", "told"),
+    [
+        ({"mail": {"capacity": 0}}, "['mail']['capacity'] must be a whole number of at least 1, not 0"),
+        ({"mail": {"limit": True}}, "['mail']['limit'] must be a whole number of at least 1, not True"),
+        ({"mail": {"capacity": None}}, "not None"),
+        ({"mail": {"capacity": 1.5}}, "not 1.5"),
+        ({"mail": {"capacityy": 5}}, "Did you mean capacity?"),
+        ({"mail": {"Limit": 5}}, "Did you mean limit?"),
+        ({"mail": {"colour": 5}}, "has no entry 'colour'."),
+        ({"": {"capacity": 5}}, "The queue name is empty"),
+        ({5: {"capacity": 5}}, "The queue name is of type int"),
+        ({"mäil": {"capacity": 5}}, "printable ASCII"),
+    ],
+)
+def test_wrong_bound_of_a_queue_is_told(queues: Mapping[Any, Any], told: str) -> None:
+    """A bound that cannot be, an unknown one with a suggestion, and a queue that cannot exist."""
+    (found,) = problems({"QUEUES": queues})
+
+    assert "DJANGO_JOBS['QUEUES']" in found
+    assert told in found
+
+
+def test_bounds_of_queues_are_taken() -> None:
+    """Both may be given, either, or none."""
+    queues = {"mail": {"capacity": 1, "limit": 2}, "reports": {"limit": 1}, "other": {}}
+
+    assert problems({"QUEUES": queues}) == []
+
+
 def test_settings_in_force_are_typed() -> None:
     """Lists become tuples; what is not given has its default."""
     with override_settings(DJANGO_JOBS={"IMPORTS": ["a", "b"], "REDACT": ["iban"], "THREADS": 2}):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from django.db import DatabaseError, OperationalError, connection, transaction
@@ -106,16 +106,17 @@ def test_broken_transaction_stays_the_caller_s_error(server: Server) -> None:
 @commits
 def test_savepoint_of_the_caller_survives_a_failed_enqueue(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the database is undone by the caller's own savepoint, and the rest commits."""
-    from django_jobs.enqueue import enqueue as room
+    from django_jobs.enqueue import bulk as room
 
-    real = room.store_job
+    real = room.store_jobs
 
-    def breaking(new: NewJob, *, using: str) -> str | None:
-        if new.key == "order:2":
+    def breaking(news: Sequence[NewJob], *, using: str) -> dict[uuid.UUID, str]:
+        if news[0].key == "order:2":
             raise OperationalError("the server went away")
-        return real(new, using=using)
+        return real(news, using=using)
 
-    monkeypatch.setattr(room, "store_job", breaking)
+    monkeypatch.setattr(room, "CHUNK", 1)
+    monkeypatch.setattr(room, "store_jobs", breaking)
     with transaction.atomic():
         plain.enqueue()
         with pytest.raises(OperationalError), transaction.atomic():
