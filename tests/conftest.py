@@ -8,6 +8,7 @@ A test with ``@pytest.mark.django_db`` runs on both, each time as the alias ``de
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,7 @@ from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
 from tests.clusters import Binaries, Cluster, find_binaries
-from tests.databases import VENDORS, Server, Servers
+from tests.databases import VENDORS, Server, Servers, point_default_at
 from tests.plugin import NO_POSTGRES, POSTGRES, left_out
 
 
@@ -129,3 +130,17 @@ def cluster(postgres_binaries: Binaries) -> Iterator[Cluster]:
     """A PostgreSQL of this test's own, running, to restart, freeze or kill at will."""
     with Cluster(binaries=postgres_binaries) as started:
         yield started
+
+
+@pytest.fixture
+def own_server(cluster: Cluster, django_db_blocker: DjangoDbBlocker) -> Iterator[Cluster]:
+    """A PostgreSQL whose log is this test's alone, as the alias ``default``."""
+    before = os.environ["DATABASE_URL"]
+    with django_db_blocker.unblock():
+        current = Server(vendor="postgresql", url=cluster.url())
+        current.activate()
+        try:
+            current.migrate()
+            yield cluster
+        finally:
+            point_default_at(before)

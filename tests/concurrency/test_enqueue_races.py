@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from django.db import DatabaseError, OperationalError, connection, transaction
-from pytest_django import DjangoDbBlocker
 
 from django_jobs import clock, store
 from django_jobs.models import DuplicateEnqueue, IdempotencyKey, Job
 from django_jobs.store.keys import DUPLICATES_PER_HOUR
 from tests.clusters import Cluster
 from tests.crowd import meanwhile, together
-from tests.databases import Server, point_default_at
+from tests.databases import Server
 from tests.declared import TTL, charge, plain
 from tests.scenes import BUDGET, request
 
@@ -177,20 +174,6 @@ def test_producer_waits_for_the_write_lock_of_sqlite(server: Server) -> None:
         results = together(*[lambda: charge.enqueue(order_id=1)] * 3, finish)
 
     assert _outcomes(results[:3]) == {"created": 1, "duplicate": 2}
-
-
-@pytest.fixture
-def own_server(cluster: Cluster, django_db_blocker: DjangoDbBlocker) -> Iterator[Cluster]:
-    """A PostgreSQL whose log is this test's alone, as the alias ``default``."""
-    before = os.environ["DATABASE_URL"]
-    with django_db_blocker.unblock():
-        current = Server(vendor="postgresql", url=cluster.url())
-        current.activate()
-        try:
-            current.migrate()
-            yield cluster
-        finally:
-            point_default_at(before)
 
 
 def test_r42_a_thousand_duplicates_leave_no_error_in_the_server_log(own_server: Cluster) -> None:
