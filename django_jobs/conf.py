@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
+from django_jobs.domain.durations import LONGEST
 from django_jobs.domain.identity import check_name
 from django_jobs.exceptions import DefinitionError, KeyFormatError
 
@@ -138,8 +139,8 @@ def _is_dict_of_dicts(value: Any) -> bool:
 # By the type of the default: what a value must be, and how to say so.
 _FITS: dict[type, tuple[Callable[[Any], bool], str]] = {
     timedelta: (
-        lambda value: isinstance(value, timedelta) and value >= timedelta(seconds=1),
-        "a timedelta of at least one second",
+        lambda value: isinstance(value, timedelta) and timedelta(seconds=1) <= value <= LONGEST,
+        f"a timedelta from one second to {LONGEST.days} days",
     ),
     bool: (lambda value: isinstance(value, bool), "True or False"),
     int: (_is_count, "a whole number of at least 1"),

@@ -129,9 +129,12 @@ class RateLimited(TransientError):  # noqa: N818  a wish, not a fault
 
 
 class Snooze(JobsError):  # noqa: N818
-    """Raised by a handler: run me again after ``delay``; no budget is charged."""
+    """Raised by a handler: run me again after ``delay``, from none to ten years; no budget is charged."""
 
     def __init__(self, delay: timedelta, *args: object) -> None:
+        if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= timedelta(days=3660):
+            msg = f"Snooze takes a timedelta from 0 to 3660 days, not {delay!r}."
+            raise DefinitionError(msg)
         super().__init__(*(args or ("snoozed",)))
         self.delay = delay
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django_jobs.domain.durations import check_longest
 from django_jobs.exceptions import DefinitionError, NoTimeLeftError
 
 HEARTBEAT = timedelta(seconds=5)  # a worker says that it lives
@@ -74,6 +75,7 @@ def _check(name: str, value: object) -> None:
         raise DefinitionError(f"{name} is {value!r}; give a timedelta of at least one second. No job runs without end.")
     if value < _SECOND:
         raise DefinitionError(f"{name} is {value}; give at least one second.")
+    check_longest(value, what=name)
 
 
 def overdue_after(terms: LeaseTerms, *, renewed: timedelta = timedelta(0)) -> timedelta:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from django_jobs.domain.durations import LONGEST
 from django_jobs.domain.identity import check_key, check_name, scope_text
 from django_jobs.exceptions import DefinitionError
 
 OnDuplicate = Literal["return", "reject"]
-LONGEST_WAIT = timedelta(days=3660)
+LONGEST_WAIT = LONGEST
 SCOPE_LIMIT = 300
 
 

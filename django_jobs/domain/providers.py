@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
+from django_jobs.domain.durations import check_longest
 from django_jobs.domain.states import SendOutcome
 from django_jobs.exceptions import DefinitionError
 
@@ -51,6 +52,8 @@ class Guarantees:
             raise DefinitionError(f"dedupe is {self.dedupe!r}; give one of {choices}.") from None
         if (self.dedupe is Dedupe.KEY) != (self.key_lifetime is not None):
             raise DefinitionError("key_lifetime is required for dedupe='key', and makes sense for nothing else.")
+        for name in ("key_lifetime", "settle", "visible_after"):
+            _check_duration(name, getattr(self, name), may_miss=name == "key_lifetime")
         if self.key_lifetime is not None and self.key_lifetime <= timedelta(0):
             raise DefinitionError(f"key_lifetime is {self.key_lifetime}; give the time that the provider documents.")
         if self.key_alphabet not in ("ascii", "uuid"):
@@ -80,6 +83,14 @@ class Guarantees:
             if known.get(name) is not None:
                 known[name] = timedelta(seconds=known[name])
         return cls(**known)
+
+
+def _check_duration(name: str, value: object, *, may_miss: bool) -> None:
+    if value is None and may_miss:
+        return
+    if not isinstance(value, timedelta):
+        raise DefinitionError(f"{name} is {value!r}; give a timedelta.")
+    check_longest(value, what=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 
+from django_jobs.domain.durations import check_longest
 from django_jobs.domain.states import DeadReason, ErrorClass
 from django_jobs.exceptions import DefinitionError
 
@@ -64,6 +65,7 @@ def _check_duration(name: str, value: object) -> None:
         raise DefinitionError(f"RetryPolicy: {name} is {value!r}; give a timedelta, for example timedelta(seconds=5).")
     if value <= ZERO:
         raise DefinitionError(f"RetryPolicy: {name} is {value}; give a time above zero.")
+    check_longest(value, what=f"RetryPolicy: {name}")
 
 
 def _check_count(name: str, value: object) -> None:

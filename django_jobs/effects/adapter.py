@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Literal, Protocol
 
 from django_jobs.define.definition import type_hints
+from django_jobs.domain.durations import check_longest
 from django_jobs.domain.effects import Dedupe, Guarantees, Outcome, Reconciliation, Verdict
 from django_jobs.domain.identity import check_name, provider_key, restore
 from django_jobs.domain.retry import RetryPolicy
@@ -264,6 +265,7 @@ def checked(operation: Operation) -> Operation:
     if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
         msg = f"{operation.name}: timeout is {timeout!r}; give a timedelta above zero. No call runs without end."
         raise DefinitionError(msg)
+    check_longest(timeout, what=f"{operation.name}: timeout")
     retry: object = operation.retry
     if not isinstance(retry, RetryPolicy | None):
         msg = f"{operation.name}: retry is {retry!r}; give a RetryPolicy or None."

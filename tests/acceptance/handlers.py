@@ -210,3 +210,17 @@ def open_call(context: JobContext, n: int, seconds: float) -> None:
     tell("start", n, number=context.attempt)
     context.effect("ask", ask, n=n)
     take(30)
+
+
+def hold(context: JobContext, n: int, seconds: float) -> None:
+    """Keep the job's row locked the first time: inside the completion, with a row written."""
+    tell("start", n, number=context.attempt)
+    with context.complete():
+        insert_row(n)
+        tell("holding", n, number=context.attempt)
+        take(seconds if context.attempt == 1 else 0)
+    tell("end", n, number=context.attempt)
+
+
+held_shortly = job(type="acceptance.held_shortly", retry=FAST, takes_context=True, **SHORT)(hold)
+held_long = job(type="acceptance.held_long", retry=FAST, takes_context=True)(hold)
