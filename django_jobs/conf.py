@@ -48,8 +48,8 @@ class JobsSettings:
         default_factory=dict,
         metadata={
             "doc": (
-                "Queue name to its bounds, for example {'reports': {'limit': 2}}. limit: how many jobs of the queue run "
-                "at once, over all workers. capacity: how many may wait before producers are refused."
+                "Queue name to its bounds, for example {'reports': {'limit': 2}}. limit: how many jobs of the queue "
+                "run at once, over all workers. capacity: how many may wait before producers are refused."
             )
         },
     )

@@ -1,4 +1,4 @@
-"""How long any time may be that a project declares: what is longer is a mistake of units, and no database can add it."""
+"""How long any declared time may be: what is longer is a mistake of units, and no database can add it to an instant."""
 
 from __future__ import annotations
 

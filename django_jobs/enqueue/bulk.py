@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from django.db import transaction
 
@@ -141,11 +141,11 @@ def _results(batch: Sequence[Prepared], groups: Sequence[_Group], using: str) ->
 def _result(item: Prepared, group: _Group, *, leads: bool) -> EnqueueResult:
     if group.holder is not None:
         return answer(item, group.holder)
-    assert group.stored is not None
+    stored = cast("EnqueueResult", group.stored)  # one of the two is set when all are decided
     if leads:
-        return group.stored
+        return stored
     same = item.fingerprint == group.lead.fingerprint
-    return replace(group.stored, outcome="duplicate" if same else "conflict")
+    return replace(stored, outcome="duplicate" if same else "conflict")
 
 
 def _note(results: Mapping[int, EnqueueResult], groups: Sequence[_Group], using: str) -> None:

@@ -163,9 +163,12 @@ def test_overlapping_calls_give_each_key_one_job(server: Server, monkeypatch: py
         charge.enqueue_many({"order_id": number} for number in range(0, 40, 3))
         _expire_all()
         calls = [[*range(40)], [*range(39, -1, -1)], [*range(10, 40)], [*range(0, 40, 2), *range(1, 40, 2)]]
-        results = together(*[
-            lambda numbers=numbers: charge.enqueue_many({"order_id": number} for number in numbers) for numbers in calls
-        ])
+        results = together(
+            *[
+                lambda numbers=numbers: charge.enqueue_many({"order_id": number} for number in numbers)
+                for numbers in calls
+            ]
+        )
 
         assert [result for result in results if isinstance(result, Exception)] == []
         made = Counter(result.outcome for call in results for result in call)

@@ -158,7 +158,9 @@ def test_a_thousand_rows_are_one_statement(database: Server, vendor: str) -> Non
     step = 1 if vendor == "postgresql" else 4
     with clock.override(lambda: NOON):
         assert _statements(lambda: plain.enqueue_many({"number": number} for number in range(room.CHUNK))) == step
-        assert _statements(lambda: plain.enqueue_many({"number": number} for number in range(room.CHUNK + 1))) == 2 * step
+        assert (
+            _statements(lambda: plain.enqueue_many({"number": number} for number in range(room.CHUNK + 1))) == 2 * step
+        )
         assert _statements(lambda: charge.enqueue_many(rows)) == step
         assert _statements(lambda: charge.enqueue_many(rows)) == step + 2  # who holds the keys, and one record of it
         Job.objects.update(state="succeeded", finished_at=NOON)
