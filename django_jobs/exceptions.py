@@ -139,6 +139,10 @@ class Snooze(JobsError):  # noqa: N818
         self.delay = delay
 
 
+class EffectTooLateError(EffectError, PermanentError):
+    """A first request was refused because the job was useful only until a time that has passed; nothing was sent."""
+
+
 class JobCancelled(JobsError):  # noqa: N818
     """Raised inside a handler whose job was cancelled."""
 

@@ -23,7 +23,7 @@ from django_jobs.domain.providers import (
     Unknown,
     Verdict,
 )
-from django_jobs.domain.reconcile import AfterReconcile, Meaning, after_reconcile
+from django_jobs.domain.reconcile import AfterReconcile, Meaning, after_reconcile, settled_by_rejection
 from django_jobs.domain.states import EffectState
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "join",
     "may_adopt",
     "refuse_ruling_out",
+    "settled_by_rejection",
 ]
 
 
@@ -170,28 +171,22 @@ def _foreign(facts: EffectFacts) -> Decision | None:
     )
 
 
-def _natural(facts: EffectFacts) -> Decision | None:
-    if facts.guarantees.dedupe is not Dedupe.NATURAL:
-        return None
-    return Decision(action=Action.SEND, why="Repeating the same request changes nothing.", epoch=facts.epoch)
-
-
 def _protected(facts: EffectFacts) -> Decision | None:
-    """Inside the life of its key the same request is the safest question: the answer is the first result."""
-    if not facts.key_protects:
+    """By nature, or inside the life of its key, the same request does no harm: after one question it is sent again."""
+    if not facts.repeatable:
         return None
     if facts.guarantees.can_reconcile and not facts.asked_since_last_send:
         return Decision(action=Action.RECONCILE, why="An earlier send is unclear and the provider can be asked.")
-    return Decision(
-        action=Action.SEND,
-        why="An earlier send is unclear; the same key and bytes are applied at most once.",
-        epoch=facts.epoch,
-    )
+    natural = facts.guarantees.dedupe is Dedupe.NATURAL
+    why = "repeating it changes nothing" if natural else "the same key and bytes are applied at most once"
+    return Decision(action=Action.SEND, why=f"An earlier send is unclear; {why}.", epoch=facts.epoch)
 
 
 def _askable(facts: EffectFacts) -> Decision | None:
     if not facts.guarantees.can_reconcile:
         return None
+    if facts.asked_since_last_send and not facts.absence_proves:
+        return None  # it was asked, did not know the operation, and would have had no way to know it
     if facts.now < facts.visible_at:
         return _wait(facts, "An earlier send may still be applied, so the provider cannot answer for good yet.")
     return Decision(action=Action.RECONCILE, why="An earlier send is unclear and the provider can be asked.")
@@ -215,7 +210,6 @@ _RULES: tuple[Callable[[EffectFacts], Decision | None], ...] = (
     _abandoned,
     _known_not_applied,
     _foreign,
-    _natural,
     _protected,
     _askable,
 )

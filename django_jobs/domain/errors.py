@@ -31,6 +31,7 @@ _OWN: dict[type[exceptions.JobsError], tuple[ErrorClass, DeadReason]] = {
     exceptions.EffectChangedError: (_P, DeadReason.EFFECT_REVIEW),
     exceptions.EffectKeyReusedError: (_P, DeadReason.EFFECT_REVIEW),
     exceptions.EffectNeedsReviewError: (_P, DeadReason.EFFECT_REVIEW),
+    exceptions.EffectTooLateError: (_P, DeadReason.EXPIRED),
     exceptions.TransientError: (_T, DeadReason.PERMANENT),
     exceptions.QueueFullError: (_T, DeadReason.PERMANENT),
     exceptions.EnqueueContendedError: (_T, DeadReason.PERMANENT),

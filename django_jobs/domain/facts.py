@@ -50,8 +50,9 @@ class EffectFacts:
     ``call`` is how long the next request may take; ``settled_at`` when the last send can no longer be applied (None:
     not recorded); ``visible_after`` the lag of the provider's answers (None: as the guarantees say). ``resolved`` says
     who found the effect applied. ``digest`` is of the request that is asked for now, ``stored_digest`` of the row's.
-    ``asked_since_last_send`` says that the provider was asked after the newest send. ``abandoned`` says that the effect
-    was given up by ``on_ambiguous="accept"``; ``owner`` names the owning job in messages.
+    ``asked_since_last_send`` says that the provider was asked after the newest send; ``absence_proves`` that its "not
+    found" means something: the unclear sends were made when they could be asked for already. ``abandoned`` says that
+    the effect was given up by ``on_ambiguous="accept"``; ``owner`` names the owning job in messages.
     """
 
     guarantees: Guarantees
@@ -69,6 +70,7 @@ class EffectFacts:
     owner: object = None
     compensation: Literal["none", "open", "succeeded"] = "none"
     asked_since_last_send: bool = False
+    absence_proves: bool = True
     on_ambiguous: Literal["review", "resend", "accept"] = "review"
     skew: timedelta = SKEW
 
@@ -114,6 +116,11 @@ class EffectFacts:
         """Whether the current key keeps a repetition from being applied twice; every unclear send must have used it."""
         alive = self.guarantees.dedupe is Dedupe.KEY and not self.key_expired
         return alive and all(send.epoch == self.epoch for send in self.unclear)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same request may go out again beside the unclear ones: by nature, or because the key protects."""
+        return self.guarantees.dedupe is Dedupe.NATURAL or self.key_protects
 
     @property
     def key_burnt(self) -> bool:

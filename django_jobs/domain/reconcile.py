@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random as _random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from django_jobs.domain.facts import SHORTEST_WAIT, EffectFacts
-from django_jobs.domain.providers import Reconciliation, Verdict
+from django_jobs.domain.facts import SHORTEST_WAIT, SKEW, UNCLEAR, EffectFacts
+from django_jobs.domain.providers import Dedupe, Guarantees, PastSend, Reconciliation, Verdict
 from django_jobs.domain.retry import Random, RetryPolicy, backoff
 
 
@@ -19,7 +20,7 @@ class Meaning(StrEnum):
     REJECTED = "rejected"  # its unclear sends were rejected by the provider
     NOT_APPLIED = "not_applied"  # its unclear sends are known not to have been applied
     WAIT = "wait"  # nothing is final yet; ask again at ``until``
-    DECIDE = "decide"  # nothing is final, but the key protects: ask decide() again
+    DECIDE = "decide"  # nothing is final, but asking more teaches nothing: ask decide() again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,8 @@ def after_reconcile(
 ) -> AfterReconcile:
     """Return what the provider's answer means; ``facts.now`` is when it was asked, ``asked`` how often so far.
 
-    "Not found" is final only when no send can still be applied and the answer is sure to show all of them; "failed"
-    only when no send can still be applied.
+    "Not found" is final only when no send can still be applied and the answer is sure to show all of them (not for a
+    send that was made before the operation could be asked for); "failed" only when no send can still be applied.
     """
     if found.verdict is Verdict.SUCCEEDED:
         return AfterReconcile(
@@ -63,15 +64,20 @@ def after_reconcile(
 
 
 def _not_found(facts: EffectFacts, pause: timedelta) -> AfterReconcile:
-    if facts.now >= facts.visible_at:
+    if facts.now >= facts.visible_at and facts.absence_proves:
         return AfterReconcile(
             meaning=Meaning.NOT_APPLIED,
             why="The provider does not know the operation, and no send can arrive any more.",
         )
-    if facts.key_protects:
+    if facts.repeatable:
         return AfterReconcile(
             meaning=Meaning.DECIDE,
-            why="The provider does not know the operation yet, and its key protects a repetition.",
+            why="The provider does not know the operation yet, and a repetition does no harm.",
+        )
+    if facts.now >= facts.visible_at:
+        return AfterReconcile(
+            meaning=Meaning.DECIDE,
+            why="The provider does not know the operation, but it was sent before it could be asked for.",
         )
     until = max(facts.visible_at, facts.now + pause)
     return _later(until, "The provider does not know the operation, but a send may still arrive.")
@@ -83,6 +89,24 @@ def _failed(facts: EffectFacts, pause: timedelta) -> AfterReconcile:
         return AfterReconcile(meaning=Meaning.REJECTED, why="The provider says that the operation failed for good.")
     until = max(facts.calm_at, facts.now + pause)
     return _later(until, "The provider says that the operation failed, but another send may still arrive.")
+
+
+def settled_by_rejection(
+    sends: Sequence[PastSend], *, answered: int, remembered: bool, guarantees: Guarantees, calm_at: datetime
+) -> frozenset[int]:
+    """Return the numbers of the unclear sends that a provider's rejection of the send ``answered`` proves not applied.
+
+    A provider that remembers a rejection under its key (``remembered``) answers each request with that key alike, so
+    none was applied and none will be. That holds while it remembers the key: up to ``calm_at``, when the answer is
+    recorded and no request can arrive any more, the key must be inside its lifetime.
+    """
+    key = next(send.key for send in sends if send.number == answered)
+    if not remembered or guarantees.dedupe is not Dedupe.KEY or guarantees.key_lifetime is None:
+        return frozenset()
+    first = min(send.started_at for send in sends if send.key == key)
+    if calm_at + SKEW >= first + guarantees.key_lifetime:
+        return frozenset()
+    return frozenset(send.number for send in sends if send.key == key and send.outcome in UNCLEAR)
 
 
 def _later(until: datetime, why: str) -> AfterReconcile:

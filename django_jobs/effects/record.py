@@ -240,10 +240,9 @@ class Performance:
 
     def _send(self, intended: Intended) -> Confirmed:
         outcome = self._request(self._call(intended))
-        settles_key = isinstance(outcome, Rejected) and outcome.permanent and outcome.key_is_burnt is True
         outcome = self._normal(outcome)
         recorded = patiently(
-            lambda: record(self.attempt, self.intent.send_id, outcome, settles_key=settles_key),
+            lambda: record(self.attempt, self.intent.send_id, outcome),
             using=self.attempt.using,
             limit=EVIDENCE_PATIENCE,
         )
@@ -263,17 +262,12 @@ class Performance:
         return found
 
     def _normal(self, outcome: Outcome) -> Outcome:
-        """Redact what is text for people, and say of each rejection whether its key is burnt."""
+        """Redact what is text for people, and bring an untidy answer into the form of the row."""
         outcome = replace(outcome, status=_status(outcome.status))
         if isinstance(outcome, Confirmed):
             return replace(outcome, replayed=bool(outcome.replayed), provider_ref=str(outcome.provider_ref))
         reason = _redactor().text(str(outcome.reason))
-        if isinstance(outcome, Unknown):
-            return replace(outcome, reason=reason)
-        burnt = outcome.key_is_burnt
-        if burnt is None:
-            burnt = outcome.permanent and self.intent.guarantees.caches_failures
-        return replace(outcome, reason=reason, key_is_burnt=burnt)
+        return replace(outcome, reason=reason)
 
     def _after(self, outcome: Outcome, recorded: Recorded) -> Confirmed:
         if recorded.receipt is not None:

@@ -5,7 +5,7 @@ This room is written by ``store`` alone; everything else only reads it.
 
 from django_jobs.models.attempt import Attempt
 from django_jobs.models.control import Pause, QueueControl
-from django_jobs.models.effect import EffectAdoption, Reconciliation, Send, SideEffect
+from django_jobs.models.effect import EffectAdoption, EffectStake, Reconciliation, Send, SideEffect
 from django_jobs.models.identity import DuplicateEnqueue, IdempotencyKey, Installation
 from django_jobs.models.job import Job, JobPayload, JobStep
 from django_jobs.models.retention import PrunedStretch
@@ -15,6 +15,7 @@ __all__ = [
     "Attempt",
     "DuplicateEnqueue",
     "EffectAdoption",
+    "EffectStake",
     "IdempotencyKey",
     "Installation",
     "Job",

@@ -36,6 +36,9 @@ class SideEffect(models.Model):
     request_digest = models.CharField(max_length=67)
     dedupe = models.CharField(max_length=8, choices=[(d.value, d.value) for d in Dedupe])
     key_lifetime_seconds = models.FloatField(null=True, blank=True)
+    key_alphabet = models.CharField(max_length=8, default="ascii")
+    key_max_length = models.PositiveIntegerField(default=255)
+    caches_failures = models.BooleanField(default=False)
     can_reconcile = models.BooleanField(default=False)
     settle_seconds = models.FloatField(default=0)
     visible_after_seconds = models.FloatField(default=0)
@@ -161,3 +164,31 @@ class EffectAdoption(models.Model):
 
     def __str__(self) -> str:
         return f"{self.job_id} adopted {self.effect_id}"
+
+
+class EffectStake(models.Model):
+    """A job that asked for an effect which another job owns: it may not succeed as if it had never asked.
+
+    Written when another job takes over what this one had planned or sent (``owned``), and when this one asks and gets
+    no receipt. ``required`` is what the job itself declared; ``attempt_id`` is the attempt that asked last (null: it
+    sent nothing). It counts until the job owns the effect again or has adopted its receipt.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    effect = models.ForeignKey(
+        SideEffect, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="stakes"
+    )
+    job = models.ForeignKey(Job, models.DO_NOTHING, db_constraint=False, related_name="stakes")
+    attempt_id = models.UUIDField(null=True, blank=True)
+    required = models.BooleanField(default=True)
+    owned = models.BooleanField(default=False)
+    created_at = InstantField()
+
+    class Meta:
+        """A job has one stake in an effect."""
+
+        verbose_name = "effect stake"
+        constraints = [models.UniqueConstraint(fields=["effect", "job"], name="django_jobs_stake_once")]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} asked for {self.effect_id}"

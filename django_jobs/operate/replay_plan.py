@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal, cast
 
@@ -16,11 +16,11 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.effects import Action, Decision, decide
 from django_jobs.domain.facts import SKEW, UNCLEAR, EffectFacts
-from django_jobs.domain.providers import OPEN, Dedupe, Guarantees
+from django_jobs.domain.providers import OPEN, Dedupe
 from django_jobs.domain.states import EffectState, JobState, SendOutcome
 from django_jobs.operate.history import EffectHistory, JobHistory
 from django_jobs.operate.wording import instant
-from django_jobs.store.effect_rows import compensation_of, past
+from django_jobs.store.effect_rows import compensation_of, past, promised
 
 
 class OnReplay(StrEnum):
@@ -183,7 +183,7 @@ def facts_of(item: EffectHistory, *, job_id: uuid.UUID, now: datetime) -> Effect
     mine = effect.job_id == job_id
     confirmed = any(send.outcome == SendOutcome.CONFIRMED for send in sends)
     return EffectFacts(
-        guarantees=_guarantees(item),
+        guarantees=promised(effect),
         now=now,
         call=sends[-1].deadline_at - sends[-1].started_at if sends else get_settings().max_call,
         digest=effect.request_digest,
@@ -198,20 +198,6 @@ def facts_of(item: EffectHistory, *, job_id: uuid.UUID, now: datetime) -> Effect
         compensation=compensation_of(effect),
         asked_since_last_send=_asked_since(item),
         on_ambiguous=cast('Literal["review", "resend", "accept"]', effect.on_ambiguous),
-    )
-
-
-def _guarantees(item: EffectHistory) -> Guarantees:
-    effect = item.effect
-    lifetime = effect.key_lifetime_seconds
-    # A key whose lifetime is not known protects nothing.
-    dedupe = Dedupe.NONE if effect.dedupe == Dedupe.KEY and not lifetime else Dedupe(effect.dedupe)
-    return Guarantees(
-        dedupe=dedupe,
-        key_lifetime=timedelta(seconds=lifetime) if dedupe is Dedupe.KEY and lifetime else None,
-        can_reconcile=effect.can_reconcile,
-        settle=timedelta(seconds=effect.settle_seconds),
-        visible_after=timedelta(seconds=effect.visible_after_seconds),
     )
 
 

@@ -76,17 +76,29 @@ def json_text(value: Mapping[str, Any]) -> str:
 def frozen_guarantees(effect: SideEffect, current: Guarantees, sends: Sequence[Send]) -> Guarantees:
     """Return what was promised for requests that may still be applied; without such, what the code promises now.
 
-    Whether the provider can be asked is always the present code's to say: asking changes nothing.
+    Whether the provider can be asked is always the present code's to say: asking changes nothing. What its answer
+    proves about requests that were made before it could be asked is said by :func:`facts_of`.
     """
     if not any((send.outcome or "open") in UNCLEAR for send in sends):
         return current
+    stored = promised(effect)
+    lag = max(current.visible_after, stored.visible_after)
+    return replace(stored, can_reconcile=current.can_reconcile, visible_after=lag, docs=current.docs)
+
+
+def promised(effect: SideEffect) -> Guarantees:
+    """Return the promise that the row holds; a key whose lifetime is not known protects nothing."""
     lifetime = effect.key_lifetime_seconds
-    return replace(
-        current,
-        dedupe=Dedupe(effect.dedupe),
-        key_lifetime=None if lifetime is None else timedelta(seconds=lifetime),
+    dedupe = Dedupe.NONE if effect.dedupe == Dedupe.KEY and not lifetime else Dedupe(effect.dedupe)
+    return Guarantees(
+        dedupe=dedupe,
+        key_lifetime=timedelta(seconds=lifetime) if dedupe is Dedupe.KEY and lifetime else None,
+        key_alphabet=cast('Literal["ascii", "uuid"]', effect.key_alphabet),
+        key_max_length=effect.key_max_length,
+        caches_failures=effect.caches_failures,
+        can_reconcile=effect.can_reconcile,
         settle=timedelta(seconds=effect.settle_seconds),
-        visible_after=max(current.visible_after, timedelta(seconds=effect.visible_after_seconds)),
+        visible_after=timedelta(seconds=effect.visible_after_seconds),
     )
 
 
@@ -127,6 +139,7 @@ def facts_of(
         owner=effect.job_id,
         compensation=compensation_of(effect),
         asked_since_last_send=_asked_since(effect, sends),
+        absence_proves=effect.can_reconcile or not unclear,
         on_ambiguous=intent.on_ambiguous,
     )
 
@@ -211,6 +224,7 @@ def write_intent(effect: SideEffect, intent: Intent) -> None:
     effect.owner, effect.retry_policy = intent.owner, intent.retry
     effect.dedupe = promise.dedupe.value
     effect.key_lifetime_seconds = promise.key_lifetime.total_seconds() if promise.key_lifetime else None
-    effect.can_reconcile = promise.can_reconcile
+    effect.key_alphabet, effect.key_max_length = promise.key_alphabet, promise.key_max_length
+    effect.caches_failures, effect.can_reconcile = promise.caches_failures, promise.can_reconcile
     effect.settle_seconds = promise.settle.total_seconds()
     effect.visible_after_seconds = promise.visible_after.total_seconds()

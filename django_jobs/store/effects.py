@@ -19,7 +19,6 @@ from django_jobs.domain.effects import (
     AfterReconcile,
     Confirmed,
     Decision,
-    Dedupe,
     EffectFacts,
     Meaning,
     Outcome,
@@ -29,13 +28,14 @@ from django_jobs.domain.effects import (
     decide,
     join,
     may_adopt,
+    settled_by_rejection,
 )
 from django_jobs.domain.facts import UNCLEAR
 from django_jobs.domain.identity import provider_key
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.states import EffectState, SendOutcome
-from django_jobs.exceptions import EffectKeyReusedError, PermanentError
+from django_jobs.exceptions import EffectKeyReusedError, EffectTooLateError
 from django_jobs.models import EffectAdoption, Send, SideEffect
 from django_jobs.models import Reconciliation as ReconciliationRow
 from django_jobs.store.completion import lock_for_completion
@@ -49,11 +49,14 @@ from django_jobs.store.effect_rows import (
     json_text,
     namespace,
     new_effect,
+    past,
+    promised,
     receipt_of,
     storable,
     write_intent,
 )
 from django_jobs.store.leases import Held
+from django_jobs.store.stakes import keep_asker, keep_former_owner
 from django_jobs.store.times import read_now
 
 _IDLE = timedelta(seconds=5)  # a host that vanishes inside one of these short transactions holds nothing for longer
@@ -90,7 +93,7 @@ def intend(held: Held, intent: Intent, *, sending: bool = True) -> Intended:
 
     Raises:
         LeaseLostError: The attempt no longer owns the job.
-        PermanentError: This would be the first send, and the job is worth nothing any more.
+        EffectTooLateError: This would be the first send, and the job is worth nothing any more.
     """
     with transaction.atomic(using=held.using):
         lock_for_completion(held, idle=_IDLE, operation="effect")
@@ -105,6 +108,8 @@ def intend(held: Held, intent: Intent, *, sending: bool = True) -> Intended:
         elif sending and mine is None:
             _refuse_useless(sends, intent, now)
             _send(effect, sends, intent, decision=decision, held=held, now=now)
+        if effect.job_id != held.job_id and decision.action is not Action.ADOPT:
+            keep_asker(effect, held, required=intent.required, now=now)
     if decision.may_send and sending:
         telemetry.emit("effect.send", job_id=held.job_id, name=intent.name, provider=intent.provider, number=len(sends))
     return _intended(effect, sends, facts, decision, held=held)
@@ -146,7 +151,7 @@ def _refuse_useless(sends: Sequence[Send], intent: Intent, now: datetime) -> Non
             f"The effect {intent.name!r} was not sent: the job was useful only until "
             f"{intent.useful_until:%Y-%m-%d %H:%M:%S} UTC, and nothing has been sent for it yet."
         )
-        raise PermanentError(msg)
+        raise EffectTooLateError(msg)
 
 
 def _send(
@@ -154,6 +159,8 @@ def _send(
 ) -> None:
     """Record a request before it is made; whoever sends owns the effect from then on."""
     _close_open(sends, now)
+    if effect.job_id != held.job_id:
+        keep_former_owner(effect, sends, now)
     if not any((send.outcome or "open") in UNCLEAR for send in sends):
         write_intent(effect, intent)
     deadline = now + intent.call
@@ -169,7 +176,7 @@ def _send(
         request_digest=intent.digest,
         started_at=now,
         deadline_at=deadline,
-        settled_at=deadline + timedelta(seconds=effect.settle_seconds),
+        settled_at=deadline + max(timedelta(seconds=effect.settle_seconds), intent.guarantees.settle),
     )
     send.save(using=held.using, force_insert=True)
     sends.append(send)
@@ -284,12 +291,12 @@ class Recorded:
     receipt: Confirmed | None
 
 
-def record(held: Held, send_id: uuid.UUID, outcome: Outcome, *, settles_key: bool = False) -> Recorded:
+def record(held: Held, send_id: uuid.UUID, outcome: Outcome) -> Recorded:
     """Record what one request taught. Evidence: it needs no ownership, and repeating it changes nothing.
 
     A confirmation is taken whatever was concluded before; any other answer replaces only an open or unclear one.
-    ``settles_key`` says that the provider remembers this rejection under the key: then no request with that key was
-    applied, the unclear ones included.
+    A permanent rejection that says by itself ``key_is_burnt=True`` settles the unclear sends with the same key too; one
+    that says nothing about the key is judged by what was promised when the row's request was first sent.
     """
     with transaction.atomic(using=held.using):
         effect_id = Send.objects.using(held.using).values_list("effect_id", flat=True).get(pk=send_id)
@@ -299,8 +306,8 @@ def record(held: Held, send_id: uuid.UUID, outcome: Outcome, *, settles_key: boo
         before, now = send.outcome, read_now(held.using)
         if _may_replace(before, outcome):
             _write_outcome(effect, send, outcome, now)
-            if settles_key and effect.dedupe == Dedupe.KEY:
-                _settle_key(sends, send, now)
+            if isinstance(outcome, Rejected):
+                _settle_key(effect, sends, send, remembered=outcome.permanent and outcome.key_is_burnt is True, now=now)
             _rejoin(effect, sends, now)
             effect.save()
         state = EffectState(effect.state)
@@ -326,15 +333,26 @@ def _write_outcome(effect: SideEffect, send: Send, outcome: Outcome, now: dateti
             effect.result = json_text(outcome.result)
     elif isinstance(outcome, Rejected):
         send.outcome, send.reason = SendOutcome.REJECTED.value, storable(outcome.reason)
-        send.permanent, send.key_is_burnt = outcome.permanent, bool(outcome.key_is_burnt)
+        by_default = outcome.permanent and effect.caches_failures
+        send.permanent = outcome.permanent
+        send.key_is_burnt = by_default if outcome.key_is_burnt is None else bool(outcome.key_is_burnt)
     else:
         send.outcome, send.reason = SendOutcome.UNKNOWN.value, storable(outcome.reason)
     send.save()
 
 
-def _settle_key(sends: Sequence[Send], answered_send: Send, now: datetime) -> None:
+def _settle_key(
+    effect: SideEffect, sends: Sequence[Send], answered_send: Send, *, remembered: bool, now: datetime
+) -> None:
+    settled = settled_by_rejection(
+        [past(send) for send in sends],
+        answered=answered_send.number,
+        remembered=remembered,
+        guarantees=promised(effect),
+        calm_at=max([now, *(send.settled_at for send in sends if (send.outcome or "open") in UNCLEAR)]),
+    )
     for send in sends:
-        if (send.outcome or "open") in UNCLEAR and send.provider_key == answered_send.provider_key:
+        if send.number in settled:
             send.outcome, send.finished_at = SendOutcome.REJECTED.value, send.finished_at or now
             send.permanent, send.key_is_burnt = True, True
             why = f"The provider remembers the rejection of send {answered_send.number} for its key."
@@ -421,17 +439,23 @@ def _conclude(
 
 
 def recheck_adopted(held: Held) -> None:
-    """Refuse a completion that stands on a receipt which does not hold any more; locks the adopted effects.
+    """Lock what a completion stands on, and refuse it if a receipt of another job does not hold any more.
+
+    Locked are the adopted effects, and the own ones that were rejected: while the job completes on a refusal, no other
+    job may take the effect over and send it.
 
     Raises:
         EffectKeyReusedError: An adopted effect is being, or has been, taken back.
     """
     adopted = EffectAdoption.objects.using(held.using).filter(job_id=held.job_id).values_list("effect_id", flat=True)
-    ids = sorted(adopted)
+    rows = SideEffect.objects.using(held.using)
+    refused = rows.filter(job_id=held.job_id, state=EffectState.REJECTED.value).values_list("pk", flat=True)
+    ids = sorted(adopted.union(refused, all=True))
     if not ids:
         return
-    effects = SideEffect.objects.using(held.using).filter(pk__in=ids).order_by("id").select_for_update(no_key=True)
-    for effect in effects:
+    for effect in rows.filter(pk__in=ids).order_by("id").select_for_update(no_key=True):
+        if effect.job_id == held.job_id:
+            continue
         if not may_adopt(state=EffectState(effect.state), compensation=compensation_of(effect)):
             msg = (
                 f"Job {held.job_id} took the receipt of the effect {effect.name!r} ({effect.business_key}) from job "

@@ -14,6 +14,7 @@ from django_jobs.domain.states import DeadReason, EffectState, ErrorClass
 from django_jobs.exceptions import EffectsOpenError
 from django_jobs.models import Job, SideEffect
 from django_jobs.store.leases import Held, refused
+from django_jobs.store.stakes import standing_against
 from django_jobs.store.statements import Row, run
 
 _OPEN = (EffectState.PLANNED, EffectState.IN_FLIGHT, EffectState.AMBIGUOUS)
@@ -75,7 +76,8 @@ def succeed(held: Held, *, result: str | None, budget: timedelta) -> datetime:
 
     Raises:
         LeaseLostError: The attempt no longer owns the job.
-        EffectsOpenError: An effect of the job is open, ambiguous, or required and rejected.
+        EffectsOpenError: An effect of the job is open, ambiguous, or required and rejected; or another job owns it,
+            and this one, which asked for it or had sent it, has not got its receipt.
     """
     rows = run("succeed", {**_guard(held), "result": result, "budget": budget}, using=held.using)
     if not rows:
@@ -96,6 +98,7 @@ def _raise_if_effects_open(held: Held) -> None:
         for effect in effects.order_by("created_at", "id")
         if effect.state in _OPEN or (effect.state == EffectState.REJECTED and effect.required)
     ]
+    blocking += [f"{effect.name} ({effect.state} under job {effect.job_id})" for effect in standing_against(held)]
     if blocking:
         msg = (
             f"Job {held.job_id} cannot succeed: the outcome of {', '.join(blocking)} stands against it. Ask for each "

@@ -18,18 +18,19 @@ from django_jobs.exceptions import (
     DefinitionError,
     EffectRejected,
     EffectsOpenError,
+    EffectTooLateError,
     EffectUncertain,
     KeyFormatError,
     LeaseLostError,
     NoTimeLeftError,
     PayloadError,
-    PermanentError,
     TransientError,
 )
 from django_jobs.models import Reconciliation, Send, SideEffect
 from django_jobs.store import effects as store
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.context import JobContext
+from django_jobs.worker.finish import record_failure
 from tests.integration.effects.factories import (
     Crash,
     MovableClock,
@@ -106,13 +107,14 @@ def test_first_send_after_usefulness_is_refused(time: MovableClock) -> None:
     """The job is worth nothing any more and nothing was sent: it is not started now."""
     provider = keyed()
     attempt = running()
-    job_row(attempt)
     object.__setattr__(attempt.claimed, "useful_until", time.now)
 
-    with pytest.raises(PermanentError, match="useful"):
+    with pytest.raises(EffectTooLateError, match="useful") as caught:
         act(attempt, provider)
 
     assert (provider.calls, SideEffect.objects.count()) == ([], 0)
+    record_failure(attempt, caught.value)
+    assert (job_row(attempt).state, job_row(attempt).dead_reason) == ("dead_lettered", "expired")
 
 
 def test_repetition_after_usefulness_is_allowed(time: MovableClock) -> None:

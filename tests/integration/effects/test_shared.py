@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from django_jobs import Confirmed, Rejected, Unknown
 from django_jobs.domain.errors import ErrorRecord
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import DeadReason, ErrorClass
-from django_jobs.exceptions import EffectChangedError, EffectKeyReusedError, EffectUncertain, TransientError
-from django_jobs.models import EffectAdoption, Send, SideEffect
+from django_jobs.exceptions import (
+    EffectChangedError,
+    EffectKeyReusedError,
+    EffectRejected,
+    EffectsOpenError,
+    EffectUncertain,
+    NoTimeLeftError,
+    TransientError,
+)
+from django_jobs.models import EffectAdoption, EffectStake, Send, SideEffect
 from django_jobs.store import Failure, dead_letter, succeed
 from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
@@ -27,6 +37,7 @@ from tests.integration.effects.factories import (
     blind,
     effect_row,
     epochs,
+    job_row,
     keyed,
     natural,
     outcomes,
@@ -248,3 +259,113 @@ def test_abandoned_effect_of_another_job_is_not_taken_for_done(time: MovableCloc
         act(running(order_id=8), provider, on_ambiguous="accept")
 
     assert len(provider.calls) == 1
+
+
+DECLINED = Rejected("card_declined", status=402)
+BUDGET = timedelta(seconds=60)
+
+
+def taken_over(then: Any, *, required: bool = True) -> tuple[RunningAttempt, RunningAttempt, Any]:
+    """A job whose effect was rejected, and swallowed the rejection, and a second job that sent it again."""
+    provider = keyed(DECLINED, then)
+    first = running()
+    with pytest.raises(EffectRejected):
+        act(first, provider, required=required)
+    second = running(order_id=8)
+    with suppress(EffectUncertain, EffectRejected, Crash):
+        act(second, provider)
+    assert effect_row().job_id == second.job_id
+    return first, second, provider
+
+
+@pytest.mark.parametrize("then", [DECLINED, UNCLEAR, Crash(), Confirmed("ch_1")], ids=str)
+def test_swallowed_rejection_of_a_required_effect_stands_against_success_after_a_takeover(
+    time: MovableClock, then: Any
+) -> None:
+    """Whatever became of the effect under the other job, the first one may not succeed as if it had been applied."""
+    first, _, _ = taken_over(then)
+
+    with pytest.raises(EffectsOpenError, match="charge"):
+        succeed(first, result=None, budget=BUDGET)
+
+
+def test_refusal_that_may_be_swallowed_holds_only_while_it_is_true(time: MovableClock) -> None:
+    """required=False: rejected again by the other job, the first may go on; applied by it, the first must look again."""
+    first, _, _ = taken_over(DECLINED, required=False)
+    succeed(first, result=None, budget=BUDGET)
+
+    SideEffect.objects.all().delete()
+    first, _, _ = taken_over(Confirmed("ch_1"), required=False)
+    with pytest.raises(EffectsOpenError):
+        succeed(first, result=None, budget=BUDGET)
+
+
+def test_first_job_succeeds_once_it_has_adopted_what_the_other_one_did(time: MovableClock) -> None:
+    """Asking again takes the receipt, and with it the first job may succeed."""
+    first, _, provider = taken_over(Confirmed("ch_1"))
+
+    receipt = act(again(first), provider)
+
+    assert receipt.provider_ref == "ch_1"
+    first = RunningAttempt(replace(first.claimed, attempt_id=job_row(first).attempt_id), first.definition, asked_at=0.0)
+    with transaction.atomic():
+        recheck_adopted(first)
+        succeed(first, result=None, budget=BUDGET)
+
+
+def test_effect_that_was_planned_and_taken_over_is_not_forgotten(time: MovableClock) -> None:
+    """The first job had no time to send and swallowed that; the other one sends, and its outcome is unclear."""
+    provider = keyed(UNCLEAR)
+    first = running()
+    first.ends_by = 0.0
+    with pytest.raises(NoTimeLeftError):
+        act(first, provider)
+    with pytest.raises(EffectUncertain):
+        act(running(order_id=8), provider)
+
+    with pytest.raises(EffectsOpenError):
+        succeed(first, result=None, budget=BUDGET)
+
+
+@pytest.mark.parametrize("swallowed", ["wait", "reused", "changed"])
+def test_asker_that_got_no_receipt_cannot_succeed_in_that_attempt(time: MovableClock, swallowed: str) -> None:
+    """Another job owns the effect, and the asker swallows what it was told: its attempt does not succeed."""
+    provider = keyed(Confirmed("ch_1") if swallowed == "changed" else UNCLEAR)
+    first = running()
+    with suppress(EffectUncertain):
+        act(first, provider, amount=1)
+    if swallowed == "reused":
+        end(first)
+    second = running(order_id=8)
+    with pytest.raises((EffectUncertain, EffectKeyReusedError, EffectChangedError)):
+        act(second, provider, amount=2 if swallowed == "changed" else 1)
+
+    with pytest.raises(EffectsOpenError):
+        succeed(second, result=None, budget=BUDGET)
+
+    later = again(second)  # whose code does not ask any more
+    succeed(later, result=None, budget=BUDGET)
+    assert job_row(later).state == "succeeded"
+
+
+def test_takeover_waits_for_a_completion_that_stands_on_the_rejection(time: MovableClock) -> None:
+    """complete() locks what it stands on: another job cannot begin to send between its look and its commit."""
+    provider = keyed(DECLINED)
+    first = running()
+    with pytest.raises(EffectRejected):
+        act(first, provider, required=False)
+
+    with transaction.atomic():
+        recheck_adopted(first)
+        if connection.vendor == "postgresql":
+            other = connections.create_connection("default")
+            other.inc_thread_sharing()
+            try:
+                with pytest.raises(OperationalError), other.cursor() as cursor:
+                    cursor.execute("SELECT id FROM django_jobs_sideeffect FOR NO KEY UPDATE NOWAIT")
+            finally:
+                other.close()
+        succeed(first, result=None, budget=BUDGET)
+
+    act(running(order_id=8), provider)
+    assert not EffectStake.objects.exists()

@@ -11,6 +11,7 @@ from django_jobs.models import (
     Attempt,
     DuplicateEnqueue,
     EffectAdoption,
+    EffectStake,
     Job,
     JobStep,
     Reconciliation,
@@ -219,6 +220,47 @@ def success_with_a_required_effect_rejected() -> set[Any]:
     return {story.job.pk}
 
 
+@corrupts("E12")
+def success_with_a_required_effect_left_to_a_job_that_failed() -> set[Any]:
+    story, other = Story().claim(), Story().claim()
+    other.pass_time()
+    story.effect().send().answer("rejected").send(other).answer("rejected")
+    story.pass_time(timedelta(minutes=1))
+    story.succeed()
+    return {story.job.pk}
+
+
+@corrupts("E16")
+def former_sender_is_forgotten() -> set[Any]:
+    story, other = Story().claim(), Story().claim()
+    told = story.effect().send().answer("rejected").send(other)
+    EffectStake.objects.all().delete()
+    return {told.row.pk}
+
+
+@corrupts("E16")
+def former_sender_is_called_an_asker() -> set[Any]:
+    story, other = Story().claim(), Story().claim()
+    told = story.effect().send().answer("rejected").send(other)
+    EffectStake.objects.update(owned=False)
+    return {told.row.pk}
+
+
+@corrupts("E16")
+def stake_of_another_jobs_attempt() -> set[Any]:
+    story, other = Story().claim(), Story().claim()
+    told = story.effect().send().answer("rejected").send(other)
+    EffectStake.objects.update(attempt_id=other.job.attempt_id)
+    return {told.row.pk}
+
+
+@corrupts("E16")
+def asker_without_an_attempt() -> set[Any]:
+    told, asker = Story().claim().effect().send(), Story().claim()
+    EffectStake.objects.create(effect=told.row, job=asker.job, created_at=asker.now)
+    return {told.row.pk}
+
+
 @corrupts("E13")
 def adopted_although_rejected() -> set[Any]:
     told = Story().claim().effect().send().answer("rejected")
@@ -304,9 +346,16 @@ def job_is_gone() -> set[Any]:
     story, owner = Story(key="order:1").duplicate().claim().step(), Story().claim()
     story.adopt(owner.effect("order:1").send().answer("confirmed").row)
     effect = story.effect("order:2")
+    effect.leave(owner)
     Job.objects.filter(pk=story.job.pk).delete()
     rows = [Attempt.objects.get(job_id=story.job.pk), JobStep.objects.get(), DuplicateEnqueue.objects.get()]
-    return {story.job.pk, effect.row.pk, EffectAdoption.objects.get().pk, *(row.pk for row in rows)}
+    return {
+        story.job.pk,
+        effect.row.pk,
+        EffectAdoption.objects.get().pk,
+        EffectStake.objects.get().pk,
+        *(row.pk for row in rows),
+    }
 
 
 @corrupts("R2")
@@ -314,8 +363,10 @@ def effect_is_gone() -> set[Any]:
     owner, adopter = Story().claim(), Story().claim()
     told = owner.effect().send().answer("unknown").ask("succeeded")
     adopter.adopt(told.row)
+    told.leave(adopter)
     SideEffect.objects.all().delete()
-    return {told.sends[0].pk, Reconciliation.objects.get().pk, EffectAdoption.objects.get().pk}
+    rows = [Reconciliation.objects.get(), EffectAdoption.objects.get(), EffectStake.objects.get()]
+    return {told.sends[0].pk, *(row.pk for row in rows)}
 
 
 @corrupts("R2")

@@ -20,6 +20,7 @@ from django_jobs.models import (
     Attempt,
     DuplicateEnqueue,
     EffectAdoption,
+    EffectStake,
     IdempotencyKey,
     Job,
     JobPayload,
@@ -296,6 +297,8 @@ class EffectStory:
     def send(self, story: Story | None = None, *, epoch: int | None = None, settle: timedelta = SECOND) -> EffectStory:
         """Record a request of the running attempt, of this effect's job or of another story's."""
         by = story or self.story
+        if by.job.pk != self.row.job_id:
+            self.leave(by)
         now = by.pass_time() if story else self.story.pass_time()
         Send.objects.filter(effect_id=self.row.pk, outcome__isnull=True).update(outcome="unknown", finished_at=now)
         epoch = self.row.epoch if epoch is None else epoch
@@ -320,6 +323,20 @@ class EffectStory:
             settled_at=now + SECOND + settle,
         )
         return self._rejoin(job=by.job, epoch=epoch)
+
+    def leave(self, by: Story) -> None:
+        """Let another job take the effect over; the former owner is remembered."""
+        mine = [send for send in self.sends if send.job_id == self.row.job_id]
+        EffectStake.objects.update_or_create(
+            effect=self.row,
+            job_id=self.row.job_id,
+            defaults={
+                "attempt_id": mine[-1].attempt_id if mine else None,
+                "required": self.row.required,
+                "owned": True,
+                "created_at": by.pass_time(),
+            },
+        )
 
     def answer(self, outcome: str, **fields: Any) -> EffectStory:
         """Record what the newest request taught: confirmed, rejected or unknown."""
@@ -448,3 +465,8 @@ def _healthy_effects() -> None:
     first.fail(error_class="permanent", dead="permanent")
     second.pass_time(timedelta(seconds=30))
     shared.send(second)
+    first, second = Story().claim(), Story().claim()
+    second.pass_time(timedelta(seconds=30))
+    first.effect("left and may be refused", required=False).send().answer("rejected").send(second)
+    first.pass_time(timedelta(minutes=2))
+    first.succeed()

@@ -26,6 +26,7 @@ from django_jobs.domain.effects import (
     join,
     may_adopt,
     refuse_ruling_out,
+    settled_by_rejection,
 )
 from django_jobs.domain.states import EffectState, SendOutcome
 from django_jobs.exceptions import DefinitionError
@@ -52,6 +53,7 @@ TRAITS: dict[str, dict[str, Any]] = {
     "settling": {"settled_at": NOW + 2 * MINUTE},
     "old": {"now": NOW + 25 * HOUR},
     "asked": {"asked_since_last_send": True},
+    "askable since": {"absence_proves": False},
     "resend": {"on_ambiguous": "resend"},
     "accept": {"on_ambiguous": "accept"},
     "compensating": {"compensation": "open"},
@@ -210,7 +212,8 @@ def test_blocks_completion_while_anything_is_open(state: EffectState, required: 
         ("key, other's dead", ["open"], Action.REUSED),
         ("natural, other's dead", ["unknown"], Action.REUSED),
         # unclear and own: the same request is harmless
-        ("natural, settling", ["open"], Action.SEND),
+        ("natural, settling", ["open"], Action.RECONCILE),
+        ("natural, settling, asked", ["open"], Action.SEND),
         ("key, settling", ["open"], Action.SEND),
         ("key asks, settling", ["open"], Action.RECONCILE),
         ("key asks, asked", ["unknown"], Action.SEND),
@@ -224,6 +227,9 @@ def test_blocks_completion_while_anything_is_open(state: EffectState, required: 
         ("none, resend", ["unknown"], Action.SEND),
         ("none, accept", ["unknown"], Action.ABANDON),
         ("asks, accept", ["unknown"], Action.RECONCILE),
+        ("asks, askable since", ["unknown"], Action.RECONCILE),
+        ("asks, askable since, settling", ["unknown"], Action.WAIT),
+        ("asks, askable since, asked", ["unknown"], Action.REVIEW),
     ],
 )
 def test_decide_follows_the_table(traits: str, outcomes: list[str], expected: Action) -> None:
@@ -324,6 +330,10 @@ def test_decide_names_the_other_job_and_both_digests() -> None:
         ("asks, settling", Verdict.NOT_FOUND, Meaning.WAIT, NOW + 3 * MINUTE),
         ("key asks, settling", Verdict.NOT_FOUND, Meaning.DECIDE, None),
         ("key asks, old", Verdict.NOT_FOUND, Meaning.NOT_APPLIED, None),
+        ("natural, settling", Verdict.NOT_FOUND, Meaning.DECIDE, None),
+        ("asks, askable since", Verdict.NOT_FOUND, Meaning.DECIDE, None),
+        ("asks, askable since, settling", Verdict.NOT_FOUND, Meaning.WAIT, NOW + 3 * MINUTE),
+        ("asks, askable since", Verdict.SUCCEEDED, Meaning.APPLIED, None),
         ("asks", Verdict.FAILED, Meaning.REJECTED, None),
         ("asks, settling", Verdict.FAILED, Meaning.WAIT, NOW + 2 * MINUTE),
         ("key asks, settling", Verdict.FAILED, Meaning.WAIT, NOW + 2 * MINUTE),
@@ -346,6 +356,27 @@ def test_after_reconcile_is_not_final_before_the_answer_can_show_everything() ->
     facts = known("asks", "unknown", settled_at=NOW - 59 * SECOND)
     assert after_reconcile(facts, Reconciliation(Verdict.NOT_FOUND)).until >= NOW + SECOND  # type: ignore[operator]
     assert after_reconcile(known("asks", "unknown", settled_at=NOW - MINUTE), Reconciliation(Verdict.NOT_FOUND)).final
+
+
+@pytest.mark.parametrize(
+    ("guarantees", "remembered", "calm", "settled"),
+    [
+        (CACHES, True, NOW, {0, 1}),
+        (CACHES, False, NOW, set()),
+        (NONE, True, NOW, set()),
+        (NATURAL, True, NOW, set()),
+        (CACHES, True, NOW - HOUR + 24 * HOUR - 6 * MINUTE, {0, 1}),
+        (CACHES, True, NOW - HOUR + 24 * HOUR - 5 * MINUTE, set()),
+    ],
+)
+def test_remembered_rejection_settles_the_unclear_sends_of_its_key(
+    guarantees: Guarantees, remembered: bool, calm: datetime, settled: set[int]
+) -> None:
+    """Only where the provider remembers, only while it does, only under that key, and nothing that is known."""
+    mine = past("open", "unknown", "rejected", "not_applied", key="k1")
+    sends = (*mine, PastSend(number=9, started_at=NOW, outcome="unknown", key="k2"))
+    found = settled_by_rejection(sends, answered=2, remembered=remembered, guarantees=guarantees, calm_at=calm)
+    assert found == settled
 
 
 def test_after_reconcile_asks_less_and_less_often() -> None:

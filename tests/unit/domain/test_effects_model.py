@@ -29,43 +29,22 @@ from django_jobs.domain.effects import (
     Verdict,
 )
 from django_jobs.domain.states import EffectState
+from tests.unit.domain.effect_worlds import (
+    ENDED,
+    UNFINISHED,
+    Job,
+    Send,
+    World,
+    put,
+    retried,
+    ruled_out,
+    tidied,
+    way,
+    with_job,
+)
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-UNFINISHED = frozenset({"due", "running", "asleep"})
-ENDED = frozenset({"succeeded", "dead", "discarded", "cancelled"})
-
-
-class Job(NamedTuple):
-    """One of the two jobs; ``step`` is where its attempt stands, ``send`` the request it waits for."""
-
-    state: str = "new"
-    attempts: int = 0
-    step: str = ""
-    send: int = 0
-    adopted: bool = False
-
-
-class Send(NamedTuple):
-    """One request; ``wire``: planned, flying, applied or refused and the answer unread, gone."""
-
-    job: int
-    outcome: str
-    wire: str
-    epoch: int
-
-
-class World(NamedTuple):
-    """Everything there is: two jobs, their shared row, the provider's memory and what it did."""
-
-    jobs: tuple[Job, Job] = (Job(), Job())
-    owner: int = 0
-    sends: tuple[Send, ...] = ()
-    compensation: str = "none"
-    found: bool = False
-    memory: tuple[tuple[int, str], ...] = ()
-    forgotten: int = -1  # keys up to this epoch are forgotten by the provider
-    applied: int = 0
 
 
 class Provider(NamedTuple):
@@ -130,7 +109,14 @@ class Search:
             stored_digest=self.bytes_of(world.sends[-1].job) if world.sends else None,
             settled_at=NOW - MINUTE if settled else NOW + MINUTE,
             sends=tuple(
-                PastSend(number=n, started_at=old[n], outcome=s.outcome, epoch=s.epoch, digest=self.bytes_of(s.job))
+                PastSend(
+                    number=n,
+                    started_at=old[n],
+                    outcome=s.outcome,
+                    epoch=s.epoch,
+                    digest=self.bytes_of(s.job),
+                    key=f"key-{s.epoch}",
+                )
                 for n, s in enumerate(world.sends)
             ),
             resolved="found" if world.found else "",
@@ -205,14 +191,29 @@ class Search:
             yield "the provider rejects", False, "", put(after, number, send._replace(wire="refused"))
         yield "lost on the way", True, "", put(world, number, send._replace(wire="gone"))
 
-    @staticmethod
-    def evidence(world: World, number: int, outcome: str, live: bool) -> World:
+    def evidence(self, world: World, number: int, outcome: str, live: bool) -> World:
         """Record what a request taught; late evidence is taken too, and only confirmation overrides a judgement."""
         send = world.sends[number]
         news = send.outcome in ("open", "unknown") or (outcome == "confirmed" and send.outcome != "confirmed")
         world = put(world, number, send._replace(outcome=outcome if news else send.outcome, wire="gone"))
+        if news and outcome == "rejected":
+            world = self.settled(world, number)
         step = {"confirmed": "done", "rejected": "rejected", "not_applied": "failed"}[outcome]
         return with_job(world, send.job, step=step) if live else world
+
+    def settled(self, world: World, number: int) -> World:
+        """Apply what a rejection says about the other requests with its key; only some providers remember theirs."""
+        known = self.facts(world, world.sends[number].job)
+        numbers = reconcile.settled_by_rejection(
+            known.sends,
+            answered=number,
+            remembered=self.provider.caches,
+            guarantees=self.guarantees,
+            calm_at=known.calm_at,
+        )
+        for each in numbers:
+            world = put(world, each, world.sends[each]._replace(outcome="rejected"))
+        return world
 
     def job_steps(self, world: World, number: int) -> Iterator[Step]:
         """A job is enqueued, claimed, decides, crashes, stalls or ends."""
@@ -347,60 +348,6 @@ class Search:
         return ("a job waits for ever", way(parents, lost)) if lost else ("", [])
 
 
-def with_job(world: World, number: int, **changes: Any) -> World:
-    """Change one job."""
-    jobs = list(world.jobs)
-    jobs[number] = jobs[number]._replace(**changes)
-    return world._replace(jobs=(jobs[0], jobs[1]))
-
-
-def put(world: World, number: int, send: Send) -> World:
-    """Change one send."""
-    sends = list(world.sends)
-    sends[number] = send
-    return world._replace(sends=tuple(sends))
-
-
-def ruled_out(world: World) -> World:
-    """Record that no unclear send was applied."""
-    return world._replace(
-        sends=tuple(s._replace(outcome="not_applied") if s.outcome in ("open", "unknown") else s for s in world.sends)
-    )
-
-
-def retried(world: World, number: int) -> World:
-    """End an attempt without success."""
-    spent = world.jobs[number].attempts >= 2
-    return with_job(world, number, state="dead" if spent else "due", step="", send=0)
-
-
-def tidied(world: World) -> World:
-    """Forget what no later step reads, so that equal worlds meet."""
-    jobs = []
-    for job in world.jobs:
-        running = job.state == "running"
-        jobs.append(
-            Job(
-                state=job.state,
-                attempts=0 if job.state in ENDED else job.attempts,
-                step=job.step if running else "",
-                send=job.send if running and job.step == "call" else 0,
-                adopted=job.adopted and running and job.step == "done",
-            )
-        )
-    return world._replace(jobs=(jobs[0], jobs[1]))
-
-
-def way(parents: dict[World, tuple[World, str] | None], world: World) -> list[str]:
-    """The labels that lead to a world."""
-    labels: list[str] = []
-    step = parents[world]
-    while step is not None:
-        labels.append(step[1])
-        step = parents[step[0]]
-    return labels[::-1]
-
-
 def _case(name: str) -> object:
     """The two largest searches, of providers that forget their keys, are part of the slow run."""
     marks = [pytest.mark.slow] if name.startswith("forgets keys") else []
@@ -454,6 +401,14 @@ def last_send_decides(outcomes: Any, *, resolved: bool = False, abandoned: bool 
 
 facts_join = facts.join
 
+
+def every_rejection_settles(sends: Any, *, answered: int, **_: Any) -> frozenset[int]:
+    """Take any rejection for one that the provider remembers."""
+    return rule_of_rejection(sends, **{**_, "answered": answered, "remembered": True})
+
+
+rule_of_rejection = reconcile.settled_by_rejection
+
 MUTANTS: list[tuple[str, Any, dict[str, Any], Provider]] = [
     ("adopts what is compensated", effects, without("_compensated") | {"may_adopt": lambda **_: True}, KEYS),
     ("completion does not look again", effects, {"may_adopt": lambda **_: True}, KEYS),
@@ -471,6 +426,12 @@ MUTANTS: list[tuple[str, Any, dict[str, Any], Provider]] = [
         FORGETS._replace(asks=False),
     ),
     ("every provider has keys", facts.EffectFacts, {"key_protects": property(lambda self: True)}, MUTE),
+    (
+        "every rejection settles its key",
+        reconcile,
+        {"settled_by_rejection": every_rejection_settles},
+        KEYS._replace(other_bytes=True, most_sends=3),
+    ),
     ("a human may judge at any time", effects, {"refuse_ruling_out": lambda known: ""}, MUTE),
 ]
 

@@ -1,9 +1,11 @@
 -- invariant: R2
--- meaning: no send, reconciliation or adoption belongs to an effect that does not exist, and every question has an asker
+-- meaning: no send, reconciliation, adoption or stake belongs to an effect that does not exist, and every question has an asker
 -- about: row
 SELECT c.id FROM django_jobs_send c LEFT JOIN django_jobs_sideeffect e ON e.id = c.effect_id WHERE e.id IS NULL
 UNION ALL
 SELECT c.id FROM django_jobs_effectadoption c LEFT JOIN django_jobs_sideeffect e ON e.id = c.effect_id WHERE e.id IS NULL
+UNION ALL
+SELECT c.id FROM django_jobs_effectstake c LEFT JOIN django_jobs_sideeffect e ON e.id = c.effect_id WHERE e.id IS NULL
 UNION ALL
 SELECT c.id
 FROM django_jobs_reconciliation c

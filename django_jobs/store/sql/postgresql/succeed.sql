@@ -1,5 +1,5 @@
 -- purpose: record the success of an attempt
--- guard: running under this attempt, and no effect of the job is open or, if required, rejected
+-- guard: running under this attempt; no effect that it owns or asked for is open, or rejected though required
 -- index: primary key
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 done AS (
@@ -13,6 +13,14 @@ done AS (
             SELECT 1 FROM django_jobs_sideeffect e
             WHERE e.job_id = j.id
                 AND (e.state IN ('planned', 'in_flight', 'ambiguous') OR (e.state = 'rejected' AND e.required)))
+        AND NOT EXISTS (
+            SELECT 1 FROM django_jobs_effectstake k
+            JOIN django_jobs_sideeffect e ON e.id = k.effect_id
+            WHERE k.job_id = j.id AND e.job_id <> j.id
+                AND (k.attempt_id = %(attempt_id)s::uuid OR (k.owned AND e.state <> 'succeeded'))
+                AND NOT (e.state = 'rejected' AND NOT k.required)
+                AND NOT (e.state = 'succeeded' AND EXISTS (
+                    SELECT 1 FROM django_jobs_effectadoption d WHERE d.effect_id = e.id AND d.job_id = k.job_id)))
     RETURNING j.id, clock.now AS finished_at
 ),
 closed AS (
