@@ -5,23 +5,40 @@ Client libraries are recognised by the names and attributes of their exceptions,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 
+from django_jobs.domain.retry_after import parse_retry_after
 from django_jobs.domain.states import ErrorClass
 
 PERMANENT_STATUS = frozenset({400, 401, 403, 404, 410, 422})
 TRANSIENT_STATUS = frozenset({408, 425, 429})
 
+# What an answer proves about the one request that it answers. Not listed is what proves nothing: redirects, 5xx, and
+# 4xx that are given after the work was begun or about somebody else's (406, 408, 409, 423, 424, 499).
+APPLIED_STATUS = frozenset({200, 201, 202, 203, 204, 205})
+REFUSED_STATUS = frozenset(
+    {400, 401, 402, 403, 404, 405, 407, 410, 411, 412, 413, 414, 415, 416, 417, 422, 426, 428, 431, 451}
+)
+REFUSED_FOR_NOW_STATUS = frozenset({421, 425, 429})
+
 # The clients whose exception itself carries the status, under this attribute.
 _OWN_STATUS = {
     "urllib.error.HTTPError": "code",
     "aiohttp.client_exceptions.ClientResponseError": "status",
+    "azure.core.exceptions.HttpResponseError": "status_code",
+    "google.api_core.exceptions.GoogleAPICallError": "code",
 }
-_SECONDS = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
-_LONGEST = timedelta(days=3660)  # beyond this the header is nonsense; it is kept finite so that sums cannot overflow
+
+
+class Proof(StrEnum):
+    """What the status of an answer proves about the request that it answers."""
+
+    APPLIED = "applied"
+    REFUSED = "refused"  # not applied, and asking again cannot help
+    REFUSED_FOR_NOW = "refused_for_now"  # not applied; later may be better
+    NOTHING = "nothing"
 
 
 def qualified_names(error: BaseException) -> Iterator[str]:
@@ -47,9 +64,22 @@ def http_class(status: int) -> ErrorClass:
     return ErrorClass.UNKNOWN
 
 
+def http_proof(status: int, *, refused_before: frozenset[int] = frozenset()) -> Proof:
+    """Return what a status proves; a service may document further statuses as ``refused_before`` anything ran."""
+    if status in REFUSED_FOR_NOW_STATUS or status in refused_before:
+        return Proof.REFUSED_FOR_NOW
+    if status in REFUSED_STATUS:
+        return Proof.REFUSED
+    return Proof.APPLIED if status in APPLIED_STATUS else Proof.NOTHING
+
+
 def http_status(error: BaseException) -> int | None:
     """Return the HTTP status of an error raised by httpx, requests, aiohttp, urllib or a client shaped like them."""
-    status = attribute(attribute(error, "response"), "status_code")
+    response = attribute(error, "response")
+    status = attribute(response, "status_code")
+    if isinstance(response, dict):  # botocore
+        details = response.get("ResponseMetadata")
+        status = details.get("HTTPStatusCode") if isinstance(details, dict) else None
     for name in qualified_names(error):
         if name in _OWN_STATUS:
             status = attribute(error, _OWN_STATUS[name])
@@ -102,17 +132,3 @@ def _header(headers: object, name: str) -> str | None:
         if isinstance(value, str):
             return value
     return None
-
-
-def parse_retry_after(text: str, *, now: datetime) -> timedelta | None:
-    """Read a Retry-After header: seconds or an HTTP date. A date in the past means at once, nonsense means None."""
-    text = text.strip()
-    if _SECONDS.fullmatch(text):
-        return timedelta(seconds=min(float(text), _LONGEST.total_seconds()))
-    try:
-        moment = parsedate_to_datetime(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return min(max(moment - now, timedelta(0)), _LONGEST)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None

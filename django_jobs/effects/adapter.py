@@ -27,7 +27,8 @@ Answer = Verdict | Reconciliation
 class Adapter(Protocol):
     """An object that can be given to ``context.effect`` in place of a function with ``@effect``.
 
-    ``provider``, ``timeout``, ``requires_key``, ``owner``, ``retry`` and ``reconcile(call, **request)`` are optional.
+    ``provider``, ``timeout``, ``requires_key``, ``owner``, ``retry`` and ``reconcile(call, **request)`` are optional;
+    so is ``prepare(**request)``, which checks a request and returns it in the form in which it is recorded and sent.
     """
 
     @property
@@ -55,12 +56,14 @@ class Operation:
     retry: RetryPolicy | None
     send: Callable[..., Any]
     ask: Callable[..., Any] | None
+    prepare: Callable[..., Mapping[str, Any]] | None = None
 
     def bind(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Fit a request to the operation's parameters, defaults included, so that the stored one is whole.
 
         Raises:
             DefinitionError: It does not fit.
+            PayloadError: The operation refuses its values.
         """
         try:
             bound = inspect.signature(self.send).bind(None, **request)
@@ -72,7 +75,7 @@ class Operation:
         for name, parameter in inspect.signature(self.send).parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(name, {}))
-        return arguments
+        return dict(self.prepare(**arguments)) if self.prepare is not None else arguments
 
     def restored(self, stored: Mapping[str, Any], *, asking: bool = False) -> dict[str, Any]:
         """Return stored JSON values in the types of the annotations: the first request gets the same as a repeated one.
@@ -353,5 +356,6 @@ def resolve(operation: Any) -> Operation:
             retry=getattr(operation, "retry", None),
             send=operation.send,
             ask=getattr(operation, "reconcile", None) if guarantees.can_reconcile else None,
+            prepare=getattr(operation, "prepare", None),
         )
     )

@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from django_jobs import Confirmed, Rejected, Unknown, effect
-from django_jobs.domain.downstream import parse_retry_after
 from django_jobs.domain.effects import Outcome, Reconciliation, Verdict
+from django_jobs.domain.retry_after import parse_retry_after
 from django_jobs.effects.call import EffectCall
 from testproject.payments.client import Answer, LookupFailed, MaybeSent, NotSent, configured_client
 

@@ -16,7 +16,6 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from django_jobs import clock
-from django_jobs.domain.downstream import parse_retry_after
 from django_jobs.domain.effects import (
     Confirmed,
     Dedupe,
@@ -29,6 +28,7 @@ from django_jobs.domain.effects import (
 )
 from django_jobs.domain.identity import canonical
 from django_jobs.domain.retry import RetryPolicy
+from django_jobs.domain.retry_after import parse_retry_after
 from django_jobs.effects.adapter import DEFAULT_TIMEOUT
 from django_jobs.effects.adapters.wire import DeadlineTransport, Wire
 from django_jobs.effects.call import EffectCall

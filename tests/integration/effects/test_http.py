@@ -27,14 +27,14 @@ ASKABLE = Guarantees(dedupe=Dedupe.KEY, key_lifetime=timedelta(hours=24), can_re
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 
 
-def a_call(seconds: float = 5.0) -> EffectCall:
+def a_call(seconds: float = 5.0, *, number: int = 1) -> EffectCall:
     """A call with so many seconds left."""
     return EffectCall(
         key="key-7",
         operation_id="job-7",
         effect_name="charge",
         business_key="order:7",
-        send_number=1,
+        send_number=number,
         first_sent_at=NOW,
         deadline=NOW,
         ends_at=clock.boot_seconds() + seconds,

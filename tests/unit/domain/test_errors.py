@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_jobs import exceptions
-from django_jobs.domain.downstream import parse_retry_after
 from django_jobs.domain.errors import classify
 from django_jobs.domain.retry import RetryPolicy
+from django_jobs.domain.retry_after import parse_retry_after
 from django_jobs.domain.states import DeadReason, ErrorClass
 
 POLICY = RetryPolicy()
