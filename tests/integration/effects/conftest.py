@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testproject.payments.process import ProviderProcess
 from tests.integration.effects.factories import MovableClock, movable_clock
+from tests.integration.effects.storages import BUCKETS
 
 
 @pytest.fixture
@@ -32,3 +34,19 @@ def provider(running_provider: ProviderProcess, settings: Any) -> Iterator[Provi
     settings.PAYMENTS_URL = running_provider.url
     yield running_provider
     running_provider.reset()
+
+
+@pytest.fixture
+def places(settings: Any, tmp_path: Path) -> Iterator[Path]:
+    """One storage of each kind, empty; returns the folder of the first."""
+    settings.STORAGES = {
+        "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+        "files": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(tmp_path)}},
+        "memory": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+        "objects": {"BACKEND": "tests.integration.effects.storages.ObjectStorage"},
+        "renaming": {"BACKEND": "tests.integration.effects.storages.RenamingStorage"},
+    }
+    BUCKETS.clear()
+    yield tmp_path
+    BUCKETS.clear()

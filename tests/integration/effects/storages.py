@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from django.core.files.base import ContentFile, File
@@ -86,3 +87,8 @@ class RenamingStorage(ObjectStorage):
 
     def _save(self, name: str, content: File[Any]) -> str:
         return super()._save(f"v2-{name}", content)
+
+
+def all_files(folder: Path) -> list[str]:
+    """Every file below a folder, also hidden ones."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())

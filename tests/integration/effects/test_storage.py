@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +10,15 @@ import pytest
 from django.core.files.base import ContentFile
 from django.core.files.storage import storages
 
-from django_jobs import Confirmed, Rejected, Unknown, clock
-from django_jobs.domain.canonical import MAX_BYTES
-from django_jobs.domain.effects import Reconciliation, Verdict
-from django_jobs.effects.adapters.storage import StoragePut, storage_put, stored_content
+from django_jobs import Confirmed, Rejected
+from django_jobs.effects.adapters.storage import storage_put, stored_content
 from django_jobs.effects.adapters.storage_place import Place
-from django_jobs.effects.call import DeadlinePassedError
 from django_jobs.exceptions import (
-    DefinitionError,
     EffectChangedError,
     EffectRejected,
     EffectUncertain,
-    PayloadError,
     TransientError,
 )
-from django_jobs.models import SideEffect
 from tests.integration.effects.factories import (
     Crash,
     MovableClock,
@@ -40,28 +29,12 @@ from tests.integration.effects.factories import (
     outcomes,
     running,
 )
-from tests.integration.effects.storages import BUCKETS, applied_then_lost, lost, partial, refused
+from tests.integration.effects.storages import all_files, applied_then_lost, lost, partial, refused
 from tests.integration.effects.test_http import a_call
 
 HERE = "tests.integration.effects.storages"
 KINDS = ("files", "memory", "objects")
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def places(settings: Any, tmp_path: Path) -> Iterator[Path]:
-    """One storage of each kind, empty; returns the folder of the first."""
-    settings.STORAGES = {
-        "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
-        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
-        "files": {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(tmp_path)}},
-        "memory": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
-        "objects": {"BACKEND": f"{HERE}.ObjectStorage"},
-        "renaming": {"BACKEND": f"{HERE}.RenamingStorage"},
-    }
-    BUCKETS.clear()
-    yield tmp_path
-    BUCKETS.clear()
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("places")]
 
 
 def read(storage: str, path: str = "invoices/7.txt") -> bytes:
@@ -74,11 +47,6 @@ def read(storage: str, path: str = "invoices/7.txt") -> bytes:
 def put(attempt: Any, storage: str, content: Any = b"seven", **options: Any) -> Confirmed:
     """Ask for the effect in an attempt."""
     return act(attempt, storage_put, path="invoices/7.txt", content=content, storage=storage, **options)
-
-
-def all_files(folder: Path) -> list[str]:
-    """Every file below a folder, also hidden ones."""
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("storage", KINDS)
@@ -176,50 +144,6 @@ def test_crash_between_write_and_record_leaves_one_file(
         assert all_files(places) == ["invoices/7.txt"]
 
 
-KILLED = """
-import os, signal, sys
-import django
-os.environ["DJANGO_SETTINGS_MODULE"] = "testproject.settings"
-from django.conf import settings
-settings.STORAGES = {"files": {
-    "BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": sys.argv[1]}}}
-django.setup()
-from django_jobs.effects.adapters import storage_place
-from django_jobs.effects.adapters.storage import storage_put
-from tests.integration.effects.test_http import a_call
-
-def die(*args, **options):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-if sys.argv[2] == "writing":
-    read = storage_place.Source.read
-    storage_place.Source.read = lambda self, size=-1: read(self, 3) if self.tell() == 0 else die()
-elif sys.argv[2] == "written":
-    storage_place._link = die
-else:
-    from django.core.files.storage import FileSystemStorage
-    FileSystemStorage.delete = lambda self, name: die() if "/." in name and self.exists(name) else None
-storage_put.send(a_call(), path="invoices/7.txt", content=b"seven", storage="files")
-"""
-
-
-@pytest.mark.parametrize("moment", ["writing", "written", "named"])
-def test_killed_writer_leaves_one_whole_file_after_the_next_attempt(places: Path, moment: str) -> None:
-    """SIGKILL in the middle, before the name is given, and right after: nobody reads half, and one file remains."""
-    done = subprocess.run([sys.executable, "-c", KILLED, str(places), moment], cwd=Path.cwd(), check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert [path.read_bytes() for path in places.rglob("*.txt")] == ([b"seven"] if moment == "named" else [])
-    assert len(all_files(places)) == (2 if moment == "named" else 1)
-
-    request = {"path": "invoices/7.txt", "content": b"seven", "storage": "files"}
-    found = storage_put.reconcile(a_call(), **request)
-    assert found.verdict is (Verdict.SUCCEEDED if moment == "named" else Verdict.NOT_FOUND)
-    if moment != "named":
-        assert storage_put.send(a_call(number=2), **request) == Confirmed("invoices/7.txt")
-    assert all_files(places) == ["invoices/7.txt"]
-    assert read("files") == b"seven"
-
-
 def test_other_content_after_a_lost_answer_is_decided_once_nothing_can_arrive(time: MovableClock) -> None:
     """Our write is unclear and something else stands there: first a wait, then a refusal, never an endless question."""
     storages["objects"].faults.append(lost)
@@ -250,58 +174,6 @@ def test_new_content_under_the_same_business_key_is_another_act(time: MovableClo
         put(again(first), "files", b"eight", overwrite=True)
 
     assert read("files") == b"seven"
-
-
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("/etc/passwd", "absolute"),
-        ("C:/x", "absolute"),
-        ("../x", "'..'"),
-        ("a/../../x", "'..'"),
-        ("a//b", "empty"),
-        ("a/", "empty"),
-        ("./a", "'.'"),
-        ("a\\..\\b", "backslash"),
-        ("a\x00b", "control"),
-        ("a\nb", "control"),
-        ("a/ b", "blank"),
-        ("", "not empty"),
-        (7, "not empty"),
-        ("x" * 256, "more than 255"),
-        ("\ud800", "control sign"),
-    ],
-)
-def test_path_that_leaves_its_root_or_changes_is_refused_before_anything_is_recorded(
-    time: MovableClock, path: Any, words: str
-) -> None:
-    """A typed refusal, the same for every storage, and no row."""
-    with pytest.raises(PayloadError, match=words):
-        act(running(), storage_put, path=path, content=b"x", storage="files")
-
-    assert not SideEffect.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("request_", "error", "words"),
-    [
-        ({"content": b"x", "storage": "nowhere"}, DefinitionError, "no storage"),
-        ({"content": b"x", "storage": ["files"]}, DefinitionError, "no storage"),
-        ({"content": b"x", "overwrite": "yes"}, PayloadError, "overwrite"),
-        ({"content": 7}, PayloadError, "int"),
-        ({"content": {"base64": "eA=="}}, PayloadError, "mapping"),
-        ({"content": b"x" * MAX_BYTES}, PayloadError, "stored_content"),
-        ({}, DefinitionError, "content"),
-    ],
-)
-def test_request_that_cannot_work_is_refused_before_anything_is_recorded(
-    time: MovableClock, request_: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    """Typed, with the mend, and no row."""
-    with pytest.raises(error, match=words):
-        act(running(), storage_put, path="a.txt", **request_)
-
-    assert not SideEffect.objects.exists()
 
 
 LARGE = bytes(range(256)) * 5000  # 1.25 MB: more than a request, and more than is kept in memory
@@ -410,63 +282,3 @@ def test_question_that_cannot_be_asked_teaches_nothing(time: MovableClock, monke
     time.advance(minutes=1)
     put(after_waiting(second), "objects")
     assert len(storages["objects"].writes) == 1
-
-
-@pytest.mark.parametrize("storage", ["files", "objects"])
-def test_deadline_is_looked_at_between_chunks(places: Path, storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first byte: not sent. In the middle: on a file system still known, elsewhere unclear."""
-    request = {"path": "a.bin", "content": b"x", "storage": storage}
-    with pytest.raises(DeadlinePassedError):
-        storage_put.send(a_call(0.0), **request)
-
-    started = clock.boot_seconds()
-    real = Place._save
-
-    def slow(store: Any, path: str, source: Any) -> None:
-        monkeypatch.setattr(clock, "boot_seconds", lambda: started + 60)
-        real(store, path, source)
-
-    monkeypatch.setattr(Place, "_save", staticmethod(slow))
-    outcome = storage_put.send(a_call(), **request)
-
-    assert isinstance(outcome, Rejected if storage == "files" else Unknown), outcome
-    assert all_files(places) == []
-
-
-def test_two_writers_at_once_agree(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody puts the name between look and write: the same content is a receipt, other content a refusal."""
-    real = Place.put
-
-    def overtaken(content: bytes) -> Any:
-        def act_first(self: Place, *args: Any, **options: Any) -> None:
-            (places / "a.txt").write_bytes(content)
-            real(self, *args, **options)
-
-        return act_first
-
-    for content, expected in ((b"x", Confirmed), (b"y", Rejected)):
-        (places / "a.txt").unlink(missing_ok=True)
-        monkeypatch.setattr(Place, "put", overtaken(content))
-        outcome = storage_put.send(a_call(), path="a.txt", content=b"x", storage="files")
-        assert isinstance(outcome, expected)
-        assert all_files(places) == ["a.txt"]
-
-
-def test_file_system_without_links_moves_the_file(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where links are not known the name is looked at once more and the file moved."""
-
-    def no_links(self: Path, target: Path) -> None:
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(Path, "hardlink_to", no_links)
-    assert storage_put.send(a_call(), path="a.txt", content=b"x", storage="files") == Confirmed("a.txt")
-    assert all_files(places) == ["a.txt"]
-
-
-def test_own_operation_has_own_terms() -> None:
-    """Another instance may be slower and belong to somebody."""
-    mine = StoragePut("archive.put", timeout=timedelta(minutes=5), owner="archive")
-    assert (mine.name, mine.timeout, mine.owner, mine.guarantees.can_reconcile) == (
-        "archive.put", timedelta(minutes=5), "archive", True,
-    )  # fmt: skip
-    assert isinstance(mine.reconcile(a_call(), path="nothing", content=b"x", storage="files"), Reconciliation)
