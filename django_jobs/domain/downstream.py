@@ -64,9 +64,9 @@ def http_class(status: int) -> ErrorClass:
     return ErrorClass.UNKNOWN
 
 
-def http_proof(status: int, *, refused_before: frozenset[int] = frozenset()) -> Proof:
-    """Return what a status proves; a service may document further statuses as ``refused_before`` anything ran."""
-    if status in REFUSED_FOR_NOW_STATUS or status in refused_before:
+def http_proof(status: int, *, refused_before: frozenset[int] = REFUSED_FOR_NOW_STATUS) -> Proof:
+    """Return what a status proves; ``refused_before`` are those that the service gives before anything runs."""
+    if status in refused_before:
         return Proof.REFUSED_FOR_NOW
     if status in REFUSED_STATUS:
         return Proof.REFUSED

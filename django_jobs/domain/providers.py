@@ -130,12 +130,16 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Anything else: a time-out, a reset after the first byte, a 5xx, an answer that cannot be read."""
+    """Anything else: a time-out, a reset after the first byte, a 5xx, an answer that cannot be read.
+
+    ``retry_after`` is how long the provider asks to be left alone before it is asked again.
+    """
 
     reason: str
     _: KW_ONLY
     provider_request_id: str | None = None
     status: int | None = None
+    retry_after: timedelta | None = None
 
 
 Outcome = Confirmed | Rejected | Unknown

@@ -219,6 +219,11 @@ def after_free_move(
     return Retry(delay)
 
 
+def wish_within(policy: RetryPolicy, wish: timedelta, *, waited: timedelta) -> timedelta:
+    """Cut a provider's wish to be asked later, so that it alone never ends a wait for evidence: the last try is at age."""
+    return max(ZERO, min(wish, policy.reconcile_max_age - waited))
+
+
 def after_wait(policy: RetryPolicy, *, waited: timedelta, delay: timedelta) -> Next:
     """Decide whether a job may wait ``delay`` longer for evidence about an effect after ``waited`` so far."""
     if waited + delay > policy.reconcile_max_age:

@@ -30,7 +30,7 @@ from django_jobs.domain.identity import canonical, check_key, check_name, reques
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.lease import call_time
 from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
-from django_jobs.domain.retry import RetryPolicy, backoff
+from django_jobs.domain.retry import RetryPolicy, backoff, wish_within
 from django_jobs.domain.states import EffectState
 from django_jobs.effects.adapter import NAME_LIMIT, Operation, resolve
 from django_jobs.effects.call import DeadlinePassedError, EffectCall
@@ -275,7 +275,7 @@ class Performance:
             return replace(recorded.receipt, replayed=replayed)
         if isinstance(outcome, Rejected) and recorded.state is EffectState.REJECTED:
             _raise_rejected(outcome)
-        wish = outcome.retry_after if isinstance(outcome, Rejected) else None
+        wish = outcome.retry_after if isinstance(outcome, Rejected | Unknown) else None
         reason = outcome.reason if isinstance(outcome, Rejected | Unknown) else "The answer was not recorded."
         return self._settled(self._intend(sending=False), reason, wish=wish)
 
@@ -335,7 +335,9 @@ class Performance:
 
     def _retry_at(self, decision: Decision, intended: Intended, wish: timedelta | None) -> datetime:
         now = intended.facts.now
-        due = now + max(backoff(self.policy, intended.questions), _positive(wish) or ZERO)
+        waited = now - (self.attempt.claimed.waiting_since or now)
+        asked = wish_within(self.attempt.definition.retry, _positive(wish) or ZERO, waited=waited)
+        due = now + max(backoff(self.policy, intended.questions), asked)
         return max(due, decision.until) if decision.until is not None else due
 
 

@@ -16,6 +16,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from django_jobs import clock
+from django_jobs.domain.downstream import REFUSED_FOR_NOW_STATUS, Proof, http_proof
 from django_jobs.domain.effects import (
     Confirmed,
     Dedupe,
@@ -38,8 +39,7 @@ ANSWER_LIMIT = 1024 * 1024
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 BROKEN = (httpx.HTTPError, httpx.StreamError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
 
-REFUSED_BEFORE = frozenset({425, 429})  # refused before anything ran
-UNDECIDED = frozenset({408, 409, 423, 499})  # 4xx that do not prove that nothing was, or will be, applied
+HTML = ("text/html", "application/xhtml+xml")  # what proxies, gateways and misrouted addresses answer with
 
 Url = str | Callable[..., str]
 
@@ -60,7 +60,7 @@ class HttpJson:
         headers: A function that returns headers, for example the authorization.
         key_header: The header that carries the key; None sends none.
         ref_field: Where a JSON answer names what was made, dots for nesting; None when it names nothing.
-        refused_before: Statuses that the service documents as refused before anything ran.
+        refused_before: Statuses that the service gives before anything runs: not applied, and later may be better.
         reconcile_url: A function of the call and the request's values that returns where to ask what happened; needs
             ``can_reconcile`` in the guarantees.
         read_found: What the JSON of a 200 to that question means; by default: it succeeded. It returns a Verdict or a
@@ -88,7 +88,7 @@ class HttpJson:
         headers: Callable[[], Mapping[str, str]] | None = None,
         key_header: str | None = "Idempotency-Key",
         ref_field: str | None = "id",
-        refused_before: frozenset[int] = REFUSED_BEFORE,
+        refused_before: frozenset[int] = REFUSED_FOR_NOW_STATUS,
         reconcile_url: Callable[..., str] | None = None,
         read_found: Callable[[Any], Verdict | Reconciliation] | None = None,
         timeout: timedelta = DEFAULT_TIMEOUT,
@@ -149,27 +149,31 @@ class HttpJson:
         """Say what an answer proves; whatever proves nothing is unknown."""
         status = response.status_code
         request_id = response.headers.get("x-request-id") or response.headers.get("request-id")
-        if 200 <= status < 300:
+        proof = http_proof(status, refused_before=self.refused_before)
+        if proof is Proof.APPLIED:
             return self._confirmed(response, content, request_id)
         reason = f"answered {status}"
-        if status in self.refused_before:
-            wish = parse_retry_after(response.headers.get("retry-after", ""), now=clock.now())
-            return Rejected(
-                reason,
-                permanent=False,
-                key_is_burnt=False,
-                status=status,
-                provider_request_id=request_id,
-                retry_after=wish,
-            )
-        if 400 <= status < 500 and status not in UNDECIDED:
+        if proof is Proof.REFUSED:
             return Rejected(reason, status=status, provider_request_id=request_id)
-        return Unknown(reason, status=status, provider_request_id=request_id)
+        wish = parse_retry_after(response.headers.get("retry-after", ""), now=clock.now())
+        if proof is Proof.NOTHING:
+            return Unknown(reason, status=status, provider_request_id=request_id, retry_after=wish)
+        return Rejected(
+            reason,
+            permanent=False,
+            key_is_burnt=False,
+            status=status,
+            provider_request_id=request_id,
+            retry_after=wish,
+        )
 
     def _confirmed(self, response: httpx.Response, content: bytes, request_id: str | None) -> Outcome:
         status = response.status_code
         replayed = response.headers.get("idempotent-replayed", "").lower() == "true"
         value, readable = _json(content)
+        if _is_html(response):
+            reason = f"answered {status} with a web page, as a proxy would"
+            return Unknown(reason, status=status, provider_request_id=request_id)
         if self.ref_field is None:
             result = value if isinstance(value, dict) else {}
             return Confirmed("", status=status, provider_request_id=request_id, replayed=replayed, result=result)
@@ -183,7 +187,10 @@ class HttpJson:
         )
 
     def reconcile(self, call: EffectCall, **request: Any) -> Reconciliation | Verdict:
-        """Ask with a GET: 200 is read, 202 is pending, 404 is not found, anything else teaches nothing."""
+        """Ask with a GET: 200 is read, 202 is pending, 404 is not found, anything else teaches nothing.
+
+        A web page is no answer: a proxy or a wrong address would make every operation "not found".
+        """
         if self.reconcile_url is None:
             return Verdict.UNAVAILABLE
         wire = Wire(lambda: call.remaining)
@@ -193,7 +200,7 @@ class HttpJson:
         except BROKEN as error:
             return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": f"{type(error).__name__}: {error}"})
         evidence = {"status": response.status_code}
-        if response.status_code in {202, 404}:
+        if response.status_code in {202, 404} and not _is_html(response):
             verdict = Verdict.PENDING if response.status_code == 202 else Verdict.NOT_FOUND
             return Reconciliation(verdict, evidence=evidence)
         value, readable = _json(content)
@@ -220,6 +227,10 @@ class HttpJson:
             response = transport.handle_request(request)
             try:
                 return response, _body(response, wire)
+            except BROKEN:
+                if http_proof(response.status_code) is Proof.APPLIED:
+                    raise
+                return response, b""  # the status alone says what such an answer proves
             finally:
                 response.close()
         finally:
@@ -228,14 +239,22 @@ class HttpJson:
 
 
 def _body(response: httpx.Response, wire: Wire) -> bytes:
-    content = b""
+    encoding = response.headers.get("content-encoding", "identity").lower()
+    if encoding != "identity":  # a few bytes could become gigabytes
+        raise httpx.DecodingError(f"the answer is encoded as {encoding}, which was not asked for")
+    content = bytearray()
     for chunk in response.iter_bytes():
         content += chunk
         if wire.left() <= 0:
             raise httpx.ReadTimeout("no time left to read")
         if len(content) > ANSWER_LIMIT:
             raise httpx.ReadError(f"the answer is longer than {ANSWER_LIMIT} bytes")
-    return content
+    return bytes(content)
+
+
+def _is_html(response: httpx.Response) -> bool:
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() in HTML
 
 
 def _json(content: bytes) -> tuple[Any, bool]:
@@ -250,4 +269,4 @@ def _field(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
             return None
         value = value.get(part)
-    return value if isinstance(value, str | int) else None
+    return value if isinstance(value, str | int) and not isinstance(value, bool) and value != "" else None

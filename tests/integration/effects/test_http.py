@@ -6,7 +6,7 @@ import socket
 import threading
 import time as process_time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -103,7 +103,7 @@ def test_definitive_4xx_is_a_permanent_rejection(status: int) -> None:
     assert outcome.permanent
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 408, 409, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [301, 304, 307, 308, 406, 408, 409, 418, 423, 424, 499, 500, 502, 503, 504, 599])
 def test_answer_that_proves_nothing_is_unknown(status: int) -> None:
     """Redirects are not followed, and conflicts and server errors prove nothing."""
     outcome = answering(status, headers={"Location": "http://elsewhere.test/"}).send(a_call())
@@ -111,7 +111,9 @@ def test_answer_that_proves_nothing_is_unknown(status: int) -> None:
     assert outcome == Unknown(f"answered {status}", status=status)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"id": null}', b'{"id": {}}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"id": null}', b'{"id": {}}', b'{"id": ""}', b'{"id": true}', b"[" * 100_000]
+)
 def test_success_without_a_reference_is_unknown(body: bytes) -> None:
     """A 200 that cannot be read, or names nothing, is no receipt."""
     assert isinstance(answering(200, body=body).send(a_call()), Unknown)
@@ -134,6 +136,7 @@ def test_success_without_a_body_is_enough_where_nothing_is_named() -> None:
         ("soon", None),
         ("", None),
         ("-5", None),
+        ("7, 9", timedelta(seconds=9)),
     ],
 )
 def test_rate_limit_is_a_transient_rejection_with_its_wish(header: str, wish: timedelta | None) -> None:
@@ -142,6 +145,83 @@ def test_rate_limit_is_a_transient_rejection_with_its_wish(header: str, wish: ti
         outcome = answering(429, headers={"Retry-After": header}).send(a_call())
 
     assert outcome == Rejected("answered 429", permanent=False, key_is_burnt=False, status=429, retry_after=wish)
+
+
+def test_retry_after_of_a_busy_service_is_kept_beside_an_unclear_outcome() -> None:
+    """503 proves nothing, but it may say when to ask again; a header that was sent twice means the longer time."""
+    transport = httpx.MockTransport(
+        lambda request: httpx.Response(503, headers=[("Retry-After", "5"), ("Retry-After", "120")])
+    )
+    operation = HttpJson("crm.create", "POST", "http://crm.test/", guarantees=KEYED, transport=transport)
+
+    assert operation.send(a_call()) == Unknown("answered 503", status=503, retry_after=timedelta(seconds=120))
+
+
+def test_statuses_before_anything_runs_are_the_services_to_say() -> None:
+    """A service that answers 503 before it begins may be believed, and one that counts 429 as an outcome may not."""
+    operation = answering(503)
+    operation.refused_before = frozenset({503})
+    assert isinstance(operation.send(a_call()), Rejected)
+    operation = answering(429)
+    operation.refused_before = frozenset()
+    assert isinstance(operation.send(a_call()), Unknown)
+
+
+@pytest.mark.parametrize("status", [200, 404])
+def test_web_page_is_no_answer(status: int) -> None:
+    """A login page, a proxy's notice or a wrong address: no receipt, and no proof that nothing was found."""
+    page = {"Content-Type": "text/html; charset=utf-8"}
+    operation = answering(status, body=b"<html>", headers=page)
+    operation.ref_field = None
+    operation.reconcile_url = lambda call: "http://crm.test/found"
+
+    assert isinstance(operation.send(a_call()), Unknown if status == 200 else Rejected)
+    found = operation.reconcile(a_call())
+    assert isinstance(found, Reconciliation)
+    assert found.verdict is Verdict.UNAVAILABLE
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+REFUSAL = b"HTTP/1.1 422 No\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\nff\r\n"
+ENDLESS = b"Content-Length: 99999999\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        pytest.param(b"SSH-2.0-OpenSSH\r\n", Unknown, id="another protocol"),
+        pytest.param(b"HTTP/1.1 200", Unknown, id="cut in the status line"),
+        pytest.param(OK + b"X-Long: " + b"x" * 200_000 + b"\r\n\r\n", Unknown, id="endless header"),
+        pytest.param(OK + b"Content-Length: nonsense\r\n\r\n{}", Unknown, id="nonsense length"),
+        pytest.param(OK + CHUNKED + b'{"id": "x_1"}', Unknown, id="chunk cut short"),
+        pytest.param(OK + b'Content-Length: 50\r\n\r\n{"id": "x_1"}', Unknown, id="body cut short"),
+        pytest.param(OK + ENDLESS + b" " * 2_000_000, Unknown, id="oversized"),
+        pytest.param(OK + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", Unknown, id="encoded"),
+        pytest.param(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", Unknown, id="switching protocols"),
+        pytest.param(
+            b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b'Content-Length: 13\r\n\r\n{"id": "x_1"}', Confirmed, id="continue"
+        ),
+        pytest.param(
+            b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK + b'Content-Length: 13\r\n\r\n{"id": "x_1"}', Confirmed, id="hints"
+        ),
+        pytest.param(REFUSAL + CHUNKED + b"{", Rejected, id="refusal with a broken body"),
+        pytest.param(REFUSAL + ENDLESS + b" " * 2_000_000, Rejected, id="refusal with an endless body"),
+        pytest.param(b"HTTP/1.1 503 Busy\r\nRetry-After: 5\r\n" + CHUNKED, Unknown, id="busy with a broken body"),
+    ],
+)
+def test_malformed_answer_over_a_real_socket(reply: bytes, expected: type) -> None:
+    """What cannot be read is unclear, except that a status which proves a refusal proves it without its body."""
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        with suppress(OSError):
+            connection.sendall(reply)
+
+    with raw_server(answer) as url:
+        outcome = HttpJson("crm.create", "POST", url, guarantees=KEYED).send(a_call())
+
+    assert isinstance(outcome, expected), outcome
 
 
 def test_replayed_answer_says_so() -> None:

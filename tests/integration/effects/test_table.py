@@ -16,6 +16,7 @@ from django_jobs.exceptions import (
     TransientError,
 )
 from django_jobs.models import Reconciliation as ReconciliationRow
+from django_jobs.worker.finish import record_error
 from tests.integration.effects.factories import (
     Crash,
     MovableClock,
@@ -26,6 +27,7 @@ from tests.integration.effects.factories import (
     blind,
     effect_row,
     epochs,
+    job_row,
     keyed,
     natural,
     outcomes,
@@ -326,3 +328,21 @@ def test_process_that_dies_in_the_call_leaves_an_open_send(time: MovableClock) -
     act(again(first), provider)
 
     assert outcomes() == ["unknown", "confirmed"]
+
+
+def test_wish_of_an_unclear_answer_is_honoured_but_never_ends_the_wait_by_itself(time: MovableClock) -> None:
+    """Retry-After beside an unclear outcome sets when the job asks again; nonsense in it does not dead-letter the job."""
+    provider = keyed(Unknown("503", retry_after=timedelta(minutes=3)), Unknown("503", retry_after=timedelta(days=3660)))
+    first = running()
+    with pytest.raises(EffectUncertain) as caught:
+        act(first, provider)
+    assert caught.value.retry_at == time.now + timedelta(minutes=3)
+
+    second = after_waiting(first)
+    time.advance(hours=1)
+    with pytest.raises(EffectUncertain) as caught:
+        act(second, provider)
+
+    assert caught.value.retry_at == time.now + timedelta(hours=23)
+    record_error(second, caught.value)
+    assert job_row(second).state == "scheduled"

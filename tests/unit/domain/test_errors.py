@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_jobs import exceptions
+from django_jobs.domain.downstream import Proof, http_proof
 from django_jobs.domain.errors import classify
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.retry_after import parse_retry_after
@@ -193,7 +194,26 @@ def test_classify_reads_smtp_replies(error: BaseException, expected: ErrorClass)
         ("0", timedelta(0)),
         ("1000000000", timedelta(days=3660)),
         ("9" * 18, timedelta(days=3660)),
-        ("9" * 19, None),
+        ("9" * 19, timedelta(days=3660)),
+        ("9" * 5000, timedelta(days=3660)),
+        ("60, 120", 2 * MINUTE),
+        ("60,60", MINUTE),
+        ("60,", MINUTE),
+        ("60, soon", None),
+        ("60 120", None),
+        ("Sun, 01 Mar 2026 12:01:00 GMT, Sun, 01 Mar 2026 12:02:00 GMT", 2 * MINUTE),
+        ("Sunday, 01-Mar-26 12:01:00 GMT", MINUTE),
+        ("Thursday, 01-Mar-77 12:01:00 GMT", timedelta(0)),
+        ("Sun Mar  1 12:01:00 2026", MINUTE),
+        ("sun, 01 mar 2026 12:01:00 gmt", MINUTE),
+        ("Sun, 01 Mar 2026 12:00:60 GMT", timedelta(seconds=59)),
+        ("Sun, 01 Mar 2026 24:01:00 GMT", None),
+        ("Sun, 01 Foo 2026 12:01:00 GMT", None),
+        ("Sun, 01 Mar 0000 12:01:00 GMT", None),
+        ("Sun, 01 Mar 2026 12:01:00 +0200", None),
+        ("2026-03-01T12:01:00Z", None),
+        ("P1D", None),
+        (",", None),
         ("-1", None),
         ("1e9", None),
         ("soon", None),
@@ -211,11 +231,42 @@ def test_parse_retry_after_reads_seconds_and_dates(text: str, expected: timedelt
     assert parse_retry_after(text, now=NOW) == expected
 
 
-@given(st.text())
+_SIGNS = st.text(alphabet="0123456789,.-+: GMTSunMar\t", max_size=60)
+
+
+@given(st.one_of(st.text(), _SIGNS))
 def test_parse_retry_after_never_raises(text: str) -> None:
     """Whatever a server writes into the header, the answer is a bounded time or None."""
     found = parse_retry_after(text, now=NOW)
     assert found is None or timedelta(0) <= found <= timedelta(days=3660)
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(2069, 12, 31)))  # noqa: DTZ001  bounds are naive by contract
+def test_parse_retry_after_reads_every_form_of_one_moment_alike(moment: datetime) -> None:
+    """The three forms of HTTP name one moment, to the second; a year of two digits is taken for the near one."""
+    moment = moment.replace(microsecond=0, tzinfo=UTC)
+    wish = min(max(moment - NOW, timedelta(0)), timedelta(days=3660))
+    assert parse_retry_after(f"{moment:%a, %d %b %Y %H:%M:%S GMT}", now=NOW) == wish
+    assert parse_retry_after(f"{moment:%a %b} {moment.day:2d} {moment:%H:%M:%S %Y}", now=NOW) == wish
+    near = min(max(moment - NOW, timedelta(0)), timedelta(days=3660)) if abs(moment.year - NOW.year) < 50 else None
+    assert near is None or parse_retry_after(f"{moment:%A, %d-%b-%y %H:%M:%S GMT}", now=NOW) == near
+
+
+@pytest.mark.parametrize(
+    ("statuses", "proof"),
+    [
+        ((200, 201, 202, 203, 204, 205), Proof.APPLIED),
+        (
+            (400, 401, 402, 403, 404, 405, 407, 410, 411, 412, 413, 414, 415, 416, 417, 422, 426, 428, 431, 451),
+            Proof.REFUSED,
+        ),
+        ((421, 425, 429), Proof.REFUSED_FOR_NOW),
+    ],
+)
+def test_http_proof_follows_the_table(statuses: tuple[int, ...], proof: Proof) -> None:
+    """What is in no row proves nothing: informational answers, redirects, server errors and inventions."""
+    assert {status for status in range(1000) if http_proof(status) is proof} == set(statuses)
+    assert all(http_proof(status) is Proof.NOTHING for status in (0, 100, 206, 207, 301, 409, 418, 500, 503, 600, 999))
 
 
 @pytest.mark.parametrize(
