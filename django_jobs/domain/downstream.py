@@ -5,9 +5,11 @@ Client libraries are recognised by the names and attributes of their exceptions,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from django_jobs.domain.retry_after import parse_retry_after
 from django_jobs.domain.states import ErrorClass
@@ -30,6 +32,9 @@ _OWN_STATUS = {
     "azure.core.exceptions.HttpResponseError": "status_code",
     "google.api_core.exceptions.GoogleAPICallError": "code",
 }
+
+_ENHANCED = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}(?![0-9])")
+_ABOUT_SESSION = frozenset({421, 530, 534, 535, 538})  # closing, and the codes of STARTTLS and AUTH
 
 
 class Proof(StrEnum):
@@ -88,25 +93,50 @@ def http_status(error: BaseException) -> int | None:
     return None
 
 
-def smtp_codes(error: BaseException) -> tuple[int, ...]:
-    """Return the SMTP reply codes that an error of :mod:`smtplib` carries, one per refused recipient."""
+class Reply(NamedTuple):
+    """An SMTP reply: its code, and the enhanced code (RFC 3463) that its text begins with, or ''."""
+
+    code: int
+    enhanced: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.enhanced}".strip()
+
+    @property
+    def about_session(self) -> bool:
+        """Whether it is about who may talk to the server, not about a mail."""
+        return self.code in _ABOUT_SESSION
+
+
+def smtp_replies(error: BaseException) -> tuple[Reply, ...]:
+    """Return the SMTP replies that an error of :mod:`smtplib` carries, one per refused recipient."""
     names = set(qualified_names(error))
     if "smtplib.SMTPResponseException" in names:
-        found = [attribute(error, "smtp_code")]
+        found = [(attribute(error, "smtp_code"), attribute(error, "smtp_error"))]
     elif "smtplib.SMTPRecipientsRefused" in names:
         recipients = attribute(error, "recipients")
         replies = recipients.values() if isinstance(recipients, dict) else ()
-        found = [reply[0] for reply in replies if isinstance(reply, tuple) and reply]
+        found = [(*reply, "")[:2] for reply in replies if isinstance(reply, tuple) and reply]
     else:
         return ()
-    return tuple(code for code in found if isinstance(code, int))
+    return tuple(smtp_reply(code, text) for code, text in found if isinstance(code, int))
 
 
-def smtp_class(codes: tuple[int, ...]) -> ErrorClass:
-    """Return what SMTP replies say: transient if any is a 4xx, permanent if all are 5xx, else unknown."""
-    if any(400 <= code <= 499 for code in codes):
+def smtp_reply(code: int, text: object) -> Reply:
+    """Return a reply as the server wrote it."""
+    plain = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
+    enhanced = _ENHANCED.match(plain)
+    return Reply(code, enhanced[0] if enhanced else "")
+
+
+def smtp_class(replies: tuple[Reply, ...]) -> ErrorClass:
+    """Return what SMTP replies say: transient if any is a 4xx, permanent if all are 5xx, else unknown.
+
+    An enhanced code of class 4 makes a 5xx a transient one: greylists answer so.
+    """
+    if any(400 <= reply.code <= 499 or reply.enhanced.startswith("4") for reply in replies):
         return ErrorClass.TRANSIENT
-    if all(500 <= code <= 599 for code in codes):
+    if all(500 <= reply.code <= 599 for reply in replies):
         return ErrorClass.PERMANENT
     return ErrorClass.UNKNOWN
 

@@ -144,9 +144,10 @@ def _answered(error: BaseException, now: datetime) -> Classified | None:
     if status is not None:
         wish = downstream.retry_after(error, now=now)
         return Classified(error_class=downstream.http_class(status), retry_after=wish, reason=f"HTTP status {status}")
-    codes = downstream.smtp_codes(error)
-    if codes:
-        return Classified(error_class=downstream.smtp_class(codes), reason=f"SMTP reply {', '.join(map(str, codes))}")
+    replies = downstream.smtp_replies(error)
+    if replies:
+        reason = f"SMTP reply {', '.join(map(str, replies))}"
+        return Classified(error_class=downstream.smtp_class(replies), reason=reason)
     return None
 
 

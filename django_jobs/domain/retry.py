@@ -220,7 +220,7 @@ def after_free_move(
 
 
 def wish_within(policy: RetryPolicy, wish: timedelta, *, waited: timedelta) -> timedelta:
-    """Cut a provider's wish to be asked later, so that it alone never ends a wait for evidence: the last try is at age."""
+    """Cut a wish to be asked later, so that it alone never ends a wait for evidence: the last try is at max age."""
     return max(ZERO, min(wish, policy.reconcile_max_age - waited))
 
 

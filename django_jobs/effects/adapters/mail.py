@@ -1,8 +1,10 @@
 """Sending a mail through Django's mail backends as an operation.
 
 Nothing repeats a mail safely: a provider keeps no keys and cannot be asked. So all depends on how far a failed delivery
-came. Until the DATA command nothing was handed over; a reply with a code is an answer; whatever breaks after DATA is
-unknown. Other backends than SMTP do not tell how far they came: there only an answer with a code proves anything.
+came. Until the server says "go on" to the DATA command nothing of the mail has left; a reply with a code is an answer;
+whatever breaks from then on is unknown. A refusal before MAIL is about the session (busy, no TLS, wrong password), not
+about the mail, and is tried again. Other backends than SMTP do not tell how far they came: there only an answer with a
+code proves anything.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ from django.core.mail.backends.base import BaseEmailBackend
 from django.core.mail.backends.smtp import EmailBackend as SMTPBackend
 from django.utils.module_loading import import_string
 
+from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.domain import downstream
+from django_jobs.domain.downstream import Proof
 from django_jobs.domain.effects import Confirmed, Outcome, Rejected, Unknown
 from django_jobs.domain.states import ErrorClass
 from django_jobs.effects.adapter import effect
@@ -32,6 +36,7 @@ from django_jobs.effects.adapters.mail_message import decode
 from django_jobs.effects.call import DeadlinePassedError, EffectCall
 from django_jobs.exceptions import DefinitionError
 
+GO_ON = 354
 OWN_BACKEND = "django_jobs.backends.email.EmailBackend"
 
 
@@ -61,7 +66,7 @@ def send_mail(call: EffectCall, *, message: dict[str, Any]) -> Outcome:
     except DeadlinePassedError:
         raise
     except Exception as error:  # noqa: BLE001  what it proves depends on how far it came
-        return _failed(error, begun=watch.begun)
+        return _failed(error, watch)
 
 
 def _headers(call: EffectCall, message: dict[str, Any]) -> dict[str, str]:
@@ -96,7 +101,8 @@ class Watch:
 
     def __init__(self, call: EffectCall) -> None:
         self.call = call
-        self.begun = False
+        self.addressed = False  # the mail itself is being talked about
+        self.begun = False  # its content may have left
         self.refused: dict[str, str] = {}
         self._sockets: list[socket.socket] = []
         self._smtp: smtplib.SMTP | None = None
@@ -112,17 +118,35 @@ class Watch:
                 watch._sockets.append(found)
                 return found
 
+            def mail(self, *args: Any, **options: Any) -> Any:
+                watch.addressed = True
+                return super().mail(*args, **options)
+
             def data(self, msg: Any) -> Any:
                 watch.call.check_deadline()
-                watch.begun = True
                 return super().data(msg)
+
+            def getreply(self) -> Any:
+                reply = super().getreply()
+                if reply[0] == GO_ON:  # the content is sent next, in one piece
+                    watch.go_on()
+                return reply
 
             def sendmail(self, *args: Any, **options: Any) -> Any:
                 refused = super().sendmail(*args, **options)
-                watch.refused = {name: f"{reply[0]}" for name, reply in refused.items()}
+                watch.refused = {name: str(downstream.smtp_reply(*reply)) for name, reply in refused.items()}
                 return refused
 
         return Watched
+
+    def go_on(self) -> None:
+        """Let the content leave, if there is time; else not even a farewell, which would be taken for content."""
+        try:
+            self.call.check_deadline()
+        except DeadlinePassedError:
+            self.cut()
+            raise
+        self.begun = True
 
     def cut(self) -> None:
         """Shut the connection down: whatever waits for it then fails at once."""
@@ -166,16 +190,27 @@ def _deliver(backend: BaseEmailBackend, message: EmailMessage, watch: Watch) -> 
     return Confirmed(message.extra_headers.get("Message-ID", ""), result=result)
 
 
-def _failed(error: Exception, *, begun: bool) -> Outcome:
+def _failed(error: Exception, watch: Watch) -> Outcome:
+    """Say what an error proves, by the server's reply if there is one, else by how far the delivery had come."""
     reason = f"{type(error).__name__}: {error}"
-    codes = downstream.smtp_codes(error)
-    if codes and all(400 <= code <= 599 for code in codes):
-        return Rejected(reason, permanent=downstream.smtp_class(codes) is ErrorClass.PERMANENT)
-    if not begun:
-        return Rejected(f"not sent: {reason}", permanent=False)
+    replies = downstream.smtp_replies(error)
+    if replies and all(400 <= reply.code <= 599 for reply in replies):
+        about_mail = (watch.addressed or watch.begun) and not any(reply.about_session for reply in replies)
+        return Rejected(reason, permanent=about_mail and downstream.smtp_class(replies) is ErrorClass.PERMANENT)
+    if not watch.begun:
+        return Rejected(f"not sent: {reason}", permanent=watch.addressed and _is_about_mail(error))
     status = downstream.http_status(error)
-    if status is not None and status != 409 and downstream.http_class(status) is ErrorClass.PERMANENT:
+    proof = Proof.NOTHING if status is None else downstream.http_proof(status)
+    if proof is Proof.REFUSED:
         return Rejected(reason)
-    if status == 429:
-        return Rejected(reason, permanent=False)
-    return Unknown(reason)
+    wish = downstream.retry_after(error, now=clock.now())
+    if proof is Proof.REFUSED_FOR_NOW:
+        return Rejected(reason, permanent=False, retry_after=wish)
+    return Unknown(reason, retry_after=wish)
+
+
+def _is_about_mail(error: Exception) -> bool:
+    """Whether an error without a reply would come again: an address that cannot be written to this server."""
+    if isinstance(error, smtplib.SMTPNotSupportedError):
+        return True
+    return isinstance(error, ValueError) and not isinstance(error, OSError)

@@ -51,12 +51,12 @@ class Mailbox:
         stream = connection.makefile("rb")
         if not self.reply(connection, "greeting"):
             return
-        while line := stream.readline().decode().strip():
+        while line := stream.readline().decode("ascii", "replace").strip():
             command = line.split(" ")[0].upper()
             self.commands.append(command)
             if not self.reply(connection, command, line):
                 return
-            if command == "DATA" and "DATA" not in self.replies:
+            if command == "DATA" and self.replies.get("DATA", "354").startswith("354"):
                 content = b""
                 while (part := stream.readline()) not in (b".\r\n", b""):
                     content += part

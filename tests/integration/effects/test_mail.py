@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import smtplib
 import time as process_time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from typing import Any
 
+import httpx
 import pytest
 from django.core import mail
 from django.core.mail import EmailMessage
@@ -44,6 +46,14 @@ class StubbornBackend:
         if StubbornBackend.error is not None:
             raise StubbornBackend.error
         return StubbornBackend.answer
+
+
+class ServiceError(Exception):
+    """What a mail service's client raises: an answer with a status and a time to wait."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.response = httpx.Response(status, headers={"Retry-After": "9"})
 
 
 def a_call(seconds: float = 5.0) -> EffectCall:
@@ -96,47 +106,142 @@ def test_own_message_id_and_date_are_kept(settings: Any) -> None:
     assert sent.get_all("Date") == ["Mon, 01 Jan 2024 00:00:00 +0000"]
 
 
+LOGIN = {"EHLO": "250-test\r\n250 AUTH PLAIN LOGIN"}
+TLS = {"EHLO": "250-test\r\n250 STARTTLS"}
+
+
 @pytest.mark.parametrize(
     ("replies", "permanent"),
     [
-        ({"MAIL": "550 no such sender"}, True),
-        ({"RCPT": "550 no such user"}, True),
-        ({"DATA": "554 no"}, True),
-        ({"end": "552 too large"}, True),
-        ({"MAIL": "451 later"}, False),
-        ({"RCPT": "450 greylisted"}, False),
-        ({"end": "452 disk full"}, False),
+        # about the session: whoever is refused here may be let in later, and no mail is lost for it
         ({"greeting": "421 busy"}, False),
-        ({"greeting": "554 go away"}, True),
+        ({"greeting": "554 go away"}, False),
+        ({"EHLO": "550 who are you", "HELO": "550 who are you"}, False),
+        ({"EHLO": "421 closing", "HELO": "421 closing"}, False),
+        (TLS | {"STARTTLS": "454 4.7.0 TLS not available"}, False),
+        (TLS | {"STARTTLS": "501 no"}, False),
+        (TLS | {"STARTTLS": "220 go, but not really"}, False),
+        ({"EHLO": "250 no STARTTLS here", "TLS": "wanted"}, False),
+        (LOGIN | {"AUTH": "535 5.7.8 bad credentials"}, False),
+        (LOGIN | {"AUTH": "454 4.7.0 later"}, False),
+        ({"EHLO": "250 no AUTH here", "LOGIN": "wanted"}, False),
+        ({"MAIL": "530 5.7.0 log in first"}, False),
+        # about the mail
+        ({"MAIL": "550 no such sender"}, True),
+        ({"MAIL": "452 4.3.1 full"}, False),
+        ({"MAIL": "421 closing"}, False),
+        ({"RCPT": "550 no such user"}, True),
+        ({"RCPT": "550 5.1.1 no such user"}, True),
+        ({"RCPT": "450 greylisted"}, False),
+        ({"RCPT": "550 4.7.1 greylisted"}, False),
+        ({"DATA": "554 no"}, True),
+        ({"DATA": "451 later"}, False),
+        ({"DATA": "250 what"}, False),
+        ({"end": "552 5.3.4 too large"}, True),
+        ({"end": "550 5.7.1 spam"}, True),
+        ({"end": "452 disk full"}, False),
+        ({"end": "421 closing"}, False),
     ],
+    ids=str,
 )
 def test_reply_with_a_code_is_an_answer(settings: Any, replies: dict[str, str], permanent: bool) -> None:
-    """5xx: refused for good. 4xx: refused for now. Both prove that the mail was not taken."""
+    """Whatever code comes at whatever stage, the mail was not taken; for good only if a 5xx is about the mail itself."""
+    settings.EMAIL_USE_TLS = "STARTTLS" in replies or "TLS" in replies
+    if "AUTH" in replies or "LOGIN" in replies:
+        settings.EMAIL_HOST_USER, settings.EMAIL_HOST_PASSWORD = "shop", "secret"
     with mail_server(**replies) as mailbox:
         outcome = deliver(settings, mailbox)
 
     assert isinstance(outcome, Rejected)
-    assert outcome.permanent is permanent
-    assert outcome.status is None
+    assert (outcome.permanent, outcome.status) == (permanent, None), outcome.reason
+    assert bool(mailbox.mails) is ("end" in replies)
 
 
-@pytest.mark.parametrize("replies", [{"greeting": CLOSE}, {"MAIL": CLOSE}, {"RCPT": CLOSE}, {"RCPT": HANG}])
-def test_break_before_data_is_known_not_sent(settings: Any, replies: dict[str, str]) -> None:
-    """The connection broke, or time was up, before the mail was handed over."""
+@pytest.mark.parametrize(
+    ("second", "permanent"),
+    [("550 5.1.1 no such user", True), ("450 4.2.0 later", False), ("550 4.7.1 greylist", False)],
+)
+def test_all_recipients_refused_with_mixed_codes(settings: Any, second: str, permanent: bool) -> None:
+    """One that may be let in later keeps the whole mail alive; nobody got it."""
+    message = a_mail(to=["ann@example.com", "bob@example.com"])
+    script = {"rcpt TO:<ann@example.com>": "550 5.1.1 no such user", "rcpt TO:<bob@example.com>": second}
+    with mail_server(**script) as mailbox:
+        outcome = deliver(settings, mailbox, message=message)
+
+    assert isinstance(outcome, Rejected)
+    assert (outcome.permanent, mailbox.mails) == (permanent, [])
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        {"greeting": CLOSE},
+        {"greeting": "no smtp"},
+        {"EHLO": CLOSE},
+        TLS | {"STARTTLS": CLOSE},
+        LOGIN | {"AUTH": CLOSE},
+        {"MAIL": CLOSE},
+        {"RCPT": CLOSE},
+        {"RCPT": HANG},
+        {"DATA": CLOSE},
+        {"DATA": HANG},
+    ],
+    ids=str,
+)
+def test_break_before_the_content_is_known_not_sent(settings: Any, replies: dict[str, str]) -> None:
+    """The connection broke, or time was up, before the server said that the content may come."""
+    settings.EMAIL_USE_TLS = "STARTTLS" in replies
+    if "AUTH" in replies:
+        settings.EMAIL_HOST_USER, settings.EMAIL_HOST_PASSWORD = "shop", "secret"
     with mail_server(**replies) as mailbox:
         outcome = deliver(settings, mailbox, seconds=1.0)
 
     assert isinstance(outcome, Rejected)
-    assert (outcome.permanent, outcome.reason[:8]) == (False, "not sent")
+    assert (outcome.permanent, outcome.reason[:8], mailbox.mails) == (False, "not sent", [])
 
 
-@pytest.mark.parametrize("replies", [{"end": CLOSE}, {"end": HANG}, {"DATA": CLOSE}])
-def test_break_after_data_is_unknown(settings: Any, replies: dict[str, str]) -> None:
-    """Once DATA was said the mail may have been taken."""
+@pytest.mark.parametrize("replies", [{"end": CLOSE}, {"end": HANG}, {"end": "nonsense"}, {"end": "354 what"}], ids=str)
+def test_break_after_the_content_is_unknown(settings: Any, replies: dict[str, str]) -> None:
+    """Once the content has left, the mail may have been taken, whether or not an answer can be read."""
     with mail_server(**replies) as mailbox:
         outcome = deliver(settings, mailbox, seconds=1.0)
 
     assert isinstance(outcome, Unknown)
+
+
+def test_deadline_that_passes_before_the_content_sends_nothing(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server says that the content may come, too late: nothing of it leaves."""
+    with mail_server() as mailbox, monkeypatch.context() as late:
+        real = EffectCall.check_deadline
+
+        def check(call: EffectCall) -> None:
+            if "DATA" in mailbox.commands:
+                message = "too late"
+                raise DeadlinePassedError(message)
+            real(call)
+
+        late.setattr(EffectCall, "check_deadline", check)
+        with pytest.raises(DeadlinePassedError):
+            deliver(settings, mailbox)
+
+    assert mailbox.mails in ([], [b""])
+
+
+def test_address_that_the_server_cannot_take_is_refused_for_good(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sender beyond ASCII for a server without SMTPUTF8 would fail again and again."""
+
+    def mail_(self: Any, sender: str, options: Any = ()) -> Any:
+        message = "SMTPUTF8 not supported by server"
+        raise smtplib.SMTPNotSupportedError(message)
+
+    monkeypatch.setattr(smtplib.SMTP, "mail", mail_)
+    with mail_server() as mailbox:
+        outcome = deliver(settings, mailbox)
+
+    assert isinstance(outcome, Rejected)
+    assert (outcome.permanent, outcome.reason[:8]) == (True, "not sent")
 
 
 def test_bad_farewell_changes_nothing(settings: Any) -> None:
@@ -145,7 +250,7 @@ def test_bad_farewell_changes_nothing(settings: Any) -> None:
         assert isinstance(deliver(settings, mailbox), Confirmed)
 
 
-@pytest.mark.parametrize("step", ["greeting", "MAIL", "end"])
+@pytest.mark.parametrize("step", ["greeting", "MAIL", "DATA", "end"])
 def test_dribbling_server_ends_at_the_total_deadline(settings: Any, step: str) -> None:
     """A byte now and then does not prolong the delivery: its time-out is one for all."""
     started = process_time.monotonic()
@@ -170,11 +275,11 @@ def test_nobody_listens_is_known_not_sent(settings: Any) -> None:
 def test_recipients_that_were_refused_are_named(settings: Any) -> None:
     """Some recipients were refused and some not: the mail was taken, and the receipt names the refused."""
     message = a_mail(to=["ann@example.com"], bcc=["bob@example.com"])
-    with mail_server(**{"rcpt TO:<bob@example.com>": "550 no such user"}) as mailbox:
+    with mail_server(**{"rcpt TO:<bob@example.com>": "450 4.2.1 later"}) as mailbox:
         outcome = deliver(settings, mailbox, message=message)
 
     assert isinstance(outcome, Confirmed)
-    assert outcome.result == {"refused": {"bob@example.com": "550"}}
+    assert outcome.result == {"refused": {"bob@example.com": "450 4.2.1"}}
 
 
 def test_no_time_left_sends_nothing(settings: Any) -> None:
@@ -201,6 +306,10 @@ def test_mail_without_recipients_is_rejected(settings: Any) -> None:
         (None, 0, Rejected),
         (ConnectionError("reset"), None, Unknown),
         (ValueError("odd"), None, Unknown),
+        (ServiceError(422), None, Rejected),
+        (ServiceError(409), None, Unknown),
+        (ServiceError(500), None, Unknown),
+        (ServiceError(429), None, Rejected),
     ],
 )
 def test_other_backend_proves_only_what_it_answers(
@@ -211,7 +320,11 @@ def test_other_backend_proves_only_what_it_answers(
     monkeypatch.setattr(StubbornBackend, "error", error)
     monkeypatch.setattr(StubbornBackend, "answer", answer)
 
-    assert isinstance(send_mail(a_call(), message=a_mail()), kind)
+    outcome = send_mail(a_call(), message=a_mail())
+
+    assert isinstance(outcome, kind)
+    if isinstance(error, ServiceError) and error.response.status_code in {429, 500}:
+        assert getattr(outcome, "retry_after", None) == timedelta(seconds=9)
 
 
 def test_backend_that_makes_jobs_cannot_deliver_them(settings: Any) -> None:
