@@ -29,6 +29,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "dead-reasons": states.dead_reason_table,
         "errors": errors.error_list,
         "error-classes": errors.class_table,
+        "http-proofs": errors.proof_table,
         "job-options": api.job_options,
         "using-options": api.using_options,
         "retry-policy": api.retry_policy,

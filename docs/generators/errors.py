@@ -33,6 +33,17 @@ def class_table() -> str:
     return markdown.table(("Class", "Errors"), ((f"{kind}", "; ".join(_members(kind))) for kind in _CLASSES))
 
 
+def proof_table() -> str:
+    """Return what each HTTP status proves about the request that it answers."""
+    rows = (
+        ("applied: a receipt, if it can be read and names what was made", downstream.APPLIED_STATUS),
+        ("not applied, and asking again cannot help", downstream.REFUSED_STATUS),
+        ("not applied, and later may be better (`refused_before`)", downstream.REFUSED_FOR_NOW_STATUS),
+    )
+    listed = [(", ".join(map(str, sorted(statuses))), meaning) for meaning, statuses in rows]
+    return markdown.table(("Status", "What it proves"), [*listed, ("any other", "nothing: the outcome is unknown")])
+
+
 _CLASSES = (ErrorClass.PERMANENT, ErrorClass.TRANSIENT)
 
 
@@ -47,5 +58,7 @@ def _members(kind: ErrorClass) -> list[str]:
     ]
     status = downstream.PERMANENT_STATUS if kind is ErrorClass.PERMANENT else downstream.TRANSIENT_STATUS
     answers = "HTTP status " + ", ".join(map(str, sorted(status)))
-    smtp = "SMTP reply 5xx" if kind is ErrorClass.PERMANENT else "SMTP reply 4xx"
+    smtp = (
+        "SMTP reply 5xx" if kind is ErrorClass.PERMANENT else "SMTP reply 4xx, and 5xx with an enhanced code of class 4"
+    )
     return [*own, *named, answers + (" and 5xx" if kind is ErrorClass.TRANSIENT else ""), smtp]
