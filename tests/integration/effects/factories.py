@@ -72,6 +72,7 @@ class FakeProvider:
     name: str = "fake.act"
     timeout: timedelta = timedelta(seconds=5)
     requires_key: bool = False
+    retry: RetryPolicy | None = None
     calls: list[EffectCall] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     questions: list[EffectCall] = field(default_factory=list)

@@ -345,6 +345,28 @@ def test_question_reads_the_status(status: int, body: bytes, verdict: Verdict) -
     assert found.provider_ref == ("x_1" if verdict is Verdict.SUCCEEDED else None)
 
 
+def test_question_that_breaks_teaches_nothing() -> None:
+    """No address, no connection or an answer read by the project's own function: each says what it knows."""
+    assert answering(200).reconcile(a_call()) is Verdict.UNAVAILABLE
+    operation = HttpJson(
+        "crm.create",
+        "POST",
+        "http://127.0.0.1:9/",
+        guarantees=ASKABLE,
+        reconcile_url=lambda call: "http://127.0.0.1:9/",
+    )
+    found = operation.reconcile(a_call(0.0))
+    assert isinstance(found, Reconciliation)
+    assert found.verdict is Verdict.UNAVAILABLE
+    operation = answering(200)
+    operation.reconcile_url = lambda call: "http://crm.test/found"
+    operation.read_found = lambda value: Verdict.FAILED if value["id"] == "x_1" else Verdict.SUCCEEDED
+    operation.key_header = None
+    assert operation.reconcile(a_call()) is Verdict.FAILED
+    assert isinstance(operation.send(a_call()), Confirmed)
+    assert "crm.create" in repr(operation)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -255,10 +255,10 @@ def test_dribbling_server_ends_at_the_total_deadline(settings: Any, step: str) -
     """A byte now and then does not prolong the delivery: its time-out is one for all."""
     started = process_time.monotonic()
     with mail_server(**{step: DRIBBLE}) as mailbox:
-        outcome = deliver(settings, mailbox, seconds=0.6)
+        outcome = deliver(settings, mailbox, seconds=2.0)
 
     assert isinstance(outcome, Unknown if step == "end" else Rejected)
-    assert process_time.monotonic() - started < 4
+    assert process_time.monotonic() - started < 15
 
 
 def test_nobody_listens_is_known_not_sent(settings: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,8 @@ from django.db import OperationalError, connection
 from django_jobs import Confirmed, Rejected, Unknown, clock
 from django_jobs.domain.effects import Reconciliation as Found
 from django_jobs.domain.effects import Verdict
+from django_jobs.domain.retry import RetryPolicy
+from django_jobs.effects.record import Performance
 from django_jobs.enqueue.inside import InsideJob
 from django_jobs.exceptions import (
     ContextClosedError,
@@ -472,3 +475,25 @@ def test_untidy_evidence_does_not_cost_the_verdict(time: Any) -> None:
     act(after_waiting(attempt), provider)
 
     assert effect_row().state == "succeeded"
+
+
+def test_effect_that_is_decided_anew_again_and_again_ends_the_attempt(
+    time: MovableClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds within one attempt are bounded, whatever the answers are."""
+    monkeypatch.setattr(Performance, "advance", lambda self: None)
+
+    with pytest.raises(EffectUncertain, match="decided anew 5 times"):
+        act(running(), keyed())
+
+
+def test_delays_of_an_operation_are_stored_with_its_effect(time: MovableClock) -> None:
+    """The policy is stored as JSON, without the exception types that only code can name."""
+    provider = keyed()
+    provider.retry = RetryPolicy(base=timedelta(seconds=3), permanent=(ValueError,))
+
+    act(running(), provider)
+
+    stored = json.loads(effect_row().retry_policy)
+    assert stored["base"] == "P0DT00H00M03.000000S"
+    assert "permanent" not in stored

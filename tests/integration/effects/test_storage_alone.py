@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.files.storage import FileSystemStorage
 
 from django_jobs import Confirmed, Rejected, Unknown, clock
 from django_jobs.domain.canonical import MAX_BYTES
@@ -162,6 +163,7 @@ def test_file_system_without_links_moves_the_file(places: Path, monkeypatch: pyt
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(Path, "hardlink_to", no_links)
+    assert repr(storage_put) == "<storage effect storage.put>"
     assert storage_put.send(a_call(), path="a.txt", content=b"x", storage="files") == Confirmed("a.txt")
     assert all_files(places) == ["a.txt"]
 
@@ -173,3 +175,39 @@ def test_own_operation_has_own_terms() -> None:
         "archive.put", timedelta(minutes=5), "archive", True,
     )  # fmt: skip
     assert isinstance(mine.reconcile(a_call(), path="nothing", content=b"x", storage="files"), Reconciliation)
+
+
+def test_file_that_goes_while_it_is_compared_is_not_there(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was seen and then removed by somebody: it is written."""
+    monkeypatch.setattr(FileSystemStorage, "exists", lambda self, name: True)
+    assert storage_put.send(a_call(), path="a.txt", content=b"x", storage="files") == Confirmed("a.txt")
+
+
+def test_write_that_was_in_the_way_and_is_gone_may_be_tried_again(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name was taken when it was to be given and free when it was looked at again: known not written."""
+
+    def taken(self: Path, target: Path) -> None:
+        raise FileExistsError(17, "File exists")
+
+    monkeypatch.setattr(Path, "hardlink_to", taken)
+    outcome = storage_put.send(a_call(), path="a.txt", content=b"x", storage="files")
+    assert isinstance(outcome, Rejected)
+    assert not outcome.permanent
+    assert all_files(places) == []
+
+
+def test_file_system_without_links_does_not_move_over_another_file(
+    places: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where links are not known, what was put there meanwhile is seen too."""
+
+    def no_links(self: Path, target: Path) -> None:
+        self.write_bytes(b"other")
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(Path, "hardlink_to", no_links)
+    outcome = storage_put.send(a_call(), path="a.txt", content=b"x", storage="files")
+    assert isinstance(outcome, Rejected)
+    assert (places / "a.txt").read_bytes() == b"other"
