@@ -145,7 +145,7 @@ class Place:
 
     @staticmethod
     def _save(storage: Storage, path: str, source: Source) -> None:
-        fixed = copy.copy(storage)  # the storage itself is shared by all threads
+        one_name_storage = copy.copy(storage)  # the storage itself is shared by all threads
         asked = []
 
         def only_this_name(name: str, max_length: int | None = None) -> str:  # noqa: ARG001  the storage's own signature
@@ -155,8 +155,8 @@ class Place:
                 raise NameTakenError(msg)
             return path
 
-        fixed.get_available_name = only_this_name  # type: ignore[method-assign]
-        name = fixed.save(path, source)
+        one_name_storage.get_available_name = only_this_name  # type: ignore[method-assign]
+        name = one_name_storage.save(path, source)
         if name.replace("\\", "/") != path:
             with suppress(Exception):
                 storage.delete(name)

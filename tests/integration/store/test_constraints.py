@@ -11,7 +11,7 @@ from django.apps import apps
 from django.db import IntegrityError, models, transaction
 
 from django_jobs import clock
-from django_jobs.models import EffectAdoption, Installation, JobStep
+from django_jobs.models import EffectAdoption, EffectStake, Installation, JobStep
 from tests.databases import Server
 from tests.factories import (
     AttemptFactory,
@@ -121,6 +121,12 @@ def _twice_an_adoption() -> None:
         EffectAdoption.objects.create(effect=effect, job=job, attempt_id=uuid.uuid4(), created_at=clock.now())
 
 
+def _twice_a_stake() -> None:
+    effect, job = SideEffectFactory(), JobFactory()
+    for _ in range(2):
+        EffectStake.objects.create(effect=effect, job=job, attempt_id=uuid.uuid4(), created_at=clock.now())
+
+
 def _twice_a_pause() -> None:
     PauseFactory(of_queue=True)
     PauseFactory(of_queue=True)
@@ -133,6 +139,7 @@ UNIQUE: list[tuple[str, Write]] = [
     ("effect_once", _twice_an_effect),
     ("send_number", _twice_a_send),
     ("adoption_once", _twice_an_adoption),
+    ("stake_once", _twice_a_stake),
     ("pause_once", _twice_a_pause),
 ]
 

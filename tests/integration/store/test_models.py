@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_jobs import clock
-from django_jobs.models import Attempt, EffectAdoption, Installation, Job, JobStep, Reconciliation
+from django_jobs.models import Attempt, EffectAdoption, EffectStake, Installation, Job, JobStep, Reconciliation
 from tests.databases import Server
 from tests.factories import (
     AttemptFactory,
@@ -67,6 +67,7 @@ def test_every_row_says_what_it_is(database: Server) -> None:
         JobStep(job=job, name="mail"): f"mail of {job.pk}",
         Reconciliation(effect=effect, verdict="found", created_at=now): f"found for {effect.pk}",
         EffectAdoption(effect=effect, job=job): f"{job.pk} adopted {effect.pk}",
+        EffectStake(effect=effect, job=job): f"{job.pk} asked for {effect.pk}",
         IdempotencyKeyFactory(job_id=job.pk): "/tests.work order:1",
         DuplicateEnqueueFactory(job_id=job.pk): f"duplicate of {job.pk}",
         WorkerFactory(name="w1"): "w1",
