@@ -17,9 +17,10 @@ from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
 from django_jobs.store import note_refusal, succeed
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
-from django_jobs.worker.connection import clean, freshen, limited_idling
+from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.finish import record_error, record_failure, record_success
+from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
 logger = logging.getLogger("django_jobs.worker")
@@ -28,9 +29,11 @@ logger = logging.getLogger("django_jobs.worker")
 def execute(attempt: RunningAttempt) -> None:
     """Run the attempt and record its end; never raises, so that no handler can end its thread."""
     freshen(attempt.using)
+    watch_all(attempt.using)
+    commit_for_certain(attempt.using)
     attempt.connection = connections[attempt.using]
     try:
-        contextvars.copy_context().run(_execute, attempt)
+        contextvars.Context().run(_execute, attempt)
     except LeaseLostError as error:
         _note_lost(attempt, error)
     except BaseException as error:
