@@ -44,6 +44,7 @@ class Watch:
         self.wrappers = list(connection.execute_wrappers)
         self.force_debug_cursor = connection.force_debug_cursor
         self.session: Session | None = None
+        self.others_too = False  # the other connections of this thread are watched too
         self.block: object = None  # the transaction that is to commit together with the success
         if connection.connection is not None:
             self._connected()
@@ -97,10 +98,13 @@ class Watch:
 
 def watch_all(using: str) -> None:
     """Watch every connection of this thread, also those that the job may open; cheap when repeated."""
-    _of(connections[using])
+    watch = _of(connections[using])
+    if watch.others_too:
+        return
     for alias in connections:
         with contextlib.suppress(Exception):  # an alias that cannot be used is told about when somebody uses it
             _of(connections[alias])
+    watch.others_too = True
 
 
 def _of(connection: BaseDatabaseWrapper) -> Watch:

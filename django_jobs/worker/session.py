@@ -40,7 +40,8 @@ _REPORTED = (
     *(b"TimeZone", b"search_path", b"DateStyle", b"IntervalStyle", b"client_encoding", b"standard_conforming_strings"),
     *(b"application_name", b"default_transaction_read_only", b"is_superuser", b"session_authorization"),
 )
-_NAMED_MAX = 100  # server-side cursors that are remembered before closed ones are forgotten
+_CURSORS_MAX = 200  # cursors that are remembered before those that are gone or closed are forgotten
+_TEXT_MAX, _TEXTS_MAX = 2000, 2000  # characters and number of the statements whose verdict is remembered
 _ACTIVE, _IN_TRANSACTION = 1, (2, 3)  # libpq's PQTRANS_ACTIVE, PQTRANS_INTRANS and PQTRANS_INERROR
 
 
@@ -69,6 +70,21 @@ def _verb(text: str) -> str:
     return found[1].upper() if found else ""
 
 
+_verdicts: dict[str, tuple[bool, bool]] = {}
+
+
+def _verdict(text: str) -> tuple[bool, bool]:
+    """Return whether a statement changes the session, and whether it ends a transaction; remembered by its text."""
+    found = _verdicts.get(text)
+    if found is None:
+        found = changes_session(text), ends_transaction(text)
+        if len(text) <= _TEXT_MAX:
+            if len(_verdicts) >= _TEXTS_MAX:
+                _verdicts.clear()
+            _verdicts[text] = found
+    return found
+
+
 class Session:
     """One connection of the driver, from its opening to its end."""
 
@@ -78,7 +94,7 @@ class Session:
         self.ended_transaction = False  # by a statement of the handler
         self._vendor = connection.vendor
         self._named: list[Any] = []  # server-side cursors: the server keeps them until somebody closes them
-        self._cursors: weakref.WeakSet[Any] = weakref.WeakSet()  # on SQLite an unfinished one holds its snapshot
+        self._cursors: list[weakref.ref[Any]] = []  # on SQLite an unfinished one holds its snapshot
         if self._vendor == "postgresql":
             self.raw._django_jobs_session = self  # noqa: SLF001  its cursors find it there
             self.raw.cursor_factory = _tracking(self.raw.cursor_factory)
@@ -88,21 +104,24 @@ class Session:
     def note(self, query: Any, cursor: Any = None) -> None:
         """Look at a statement before it is run."""
         text = query if isinstance(query, str) else _as_text(query, cursor)
-        if not self.is_changed and changes_session(text):
+        changes, ends = _verdict(text)
+        if changes:
             self.is_changed = True
-        if not self.ended_transaction and ends_transaction(text):
+        if ends:
             self.ended_transaction = True
 
     def opened(self, cursor: Any, *, named: bool) -> None:
         """Remember a cursor that Django made."""
         if named:
             self._named.append(cursor)
-            if len(self._named) > _NAMED_MAX:
+            if len(self._named) > _CURSORS_MAX:
                 self._named = [open_one for open_one in self._named if not open_one.closed]
         elif self._vendor == "sqlite":
             cursor.__class__ = _tracking(type(cursor))
             cursor._django_jobs_session = self  # noqa: SLF001
-            self._cursors.add(cursor)
+            self._cursors.append(weakref.ref(cursor))
+            if len(self._cursors) > _CURSORS_MAX:
+                self._cursors = [known for known in self._cursors if known() is not None]
 
     @property
     def has_transaction(self) -> bool:
@@ -113,8 +132,9 @@ class Session:
 
     def look(self) -> bool:
         """Say whether the next job would find this session changed; closes cursors on SQLite. Asks no server."""
-        for cursor in list(self._cursors):
-            cursor.close()
+        for known in self._cursors:
+            if (cursor := known()) is not None:
+                cursor.close()
         self._cursors.clear()
         if any(not cursor.closed for cursor in self._named):
             self.is_changed = True
