@@ -155,6 +155,11 @@ class RunningAttempt:
         return first
 
     @property
+    def was_begun(self) -> bool:
+        """Whether a thread has taken it up."""
+        return self.connection is not None
+
+    @property
     def lost_message(self) -> str:
         """What is told to code that acts for an attempt which was taken back."""
         return f"Attempt {self.number} of job {self.job_id} was taken back: {self._revoked or 'it lost its lease'}."

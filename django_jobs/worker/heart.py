@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
@@ -196,4 +196,5 @@ class Heart:
                 logger.exception("The worker's own work failed; trying again")
             return False
         outage.answered()
+        reset_queries()  # with DEBUG, Django keeps them
         return done
