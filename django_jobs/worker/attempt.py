@@ -37,6 +37,7 @@ class RunningAttempt:
         self.connection: BaseDatabaseWrapper | None = None  # of the thread that runs the handler
         self._revoked = ""
         self._refusal_noted = False
+        self._death_told = False
         self._closed = False
         self._lock = threading.Lock()
 
@@ -152,6 +153,12 @@ class RunningAttempt:
         """Say whether the caller is the first who meets the refusal of this attempt's end, and has to note it."""
         with self._lock:
             first, self._refusal_noted = not self._refusal_noted, True
+        return first
+
+    def note_death_once(self) -> bool:
+        """Say whether the caller is the first who tells the owner that this attempt ended in a dead letter."""
+        with self._lock:
+            first, self._death_told = not self._death_told, True
         return first
 
     @property

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from django_jobs import telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.errors import ErrorRecord, classify, describe, wish
 from django_jobs.domain.poison import cleared
@@ -28,6 +27,8 @@ from django_jobs.exceptions import DefinitionError, EffectsOpenError, EffectUnce
 from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.store.effects import recheck_adopted
+from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
+from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.outage import outage
@@ -171,11 +172,11 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
         if issubclass(type(error), EffectsOpenError) and reason is not DeadReason.EXPIRED:
             reason = DeadReason.EFFECT_OPEN
         settle(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
-        _alert(attempt, f"dead letter: {reason.value}", record.message)
+        _tell_of_death(attempt, reason, record)
         return
     settle(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
-        _alert(attempt, "first unknown failure of its kind", record.message)
+        tell(_alert(attempt, FIRST_UNKNOWN, record), using=attempt.using)
 
 
 def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: ErrorClass, reason: DeadReason) -> None:
@@ -183,15 +184,15 @@ def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: Err
     failure = Failure(error=record, error_class=error_class, counters=replace(attempt.claimed.counters))
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
-    _alert(attempt, f"dead letter: {reason.value}", record.message)
+    _tell_of_death(attempt, reason, record)
 
 
-def _alert(attempt: RunningAttempt, reason: str, message: str) -> None:
-    telemetry.emit(
-        "owner.alert",
-        reason=reason,
-        job_id=attempt.job_id,
-        job_type=attempt.claimed.job_type,
-        owner=attempt.claimed.owner,
-        message=message,
-    )
+def _tell_of_death(attempt: RunningAttempt, reason: DeadReason, record: ErrorRecord) -> None:
+    alert = _alert(attempt, dead_letter_alert(reason), record)
+    tell_of_dead_letter(alert, reason, using=attempt.using, once=attempt.note_death_once)
+
+
+def _alert(attempt: RunningAttempt, reason: str, record: ErrorRecord) -> Alert:
+    claimed = attempt.claimed
+    message = f"{record.type}: {record.message}"
+    return Alert(job_id=attempt.job_id, job_type=claimed.job_type, owner=claimed.owner, reason=reason, message=message)
