@@ -11,13 +11,13 @@ from django.db import connection
 
 from django_jobs.models import Job
 from tests.acceptance.conftest import MakeWorker, wait_until_done
-from tests.acceptance.handlers import orm, row
+from tests.acceptance.handlers import backend, row
 from tests.acceptance.workers import Witness, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Rows = Callable[[], Counter[int]]
-THREADS, JOBS, WARM_UP = 8, 3000, 1000
+THREADS, JOBS, WARM_UP, QUERIES = 8, 3000, 1000, 40
 MEGABYTE = 1024 * 1024
 
 
@@ -46,8 +46,8 @@ def test_memory_and_connections_do_not_grow_with_debug_r61(
 ) -> None:
     """DEBUG, 8 threads, 3,000 jobs: less than 20 MB more after a warm-up, at most 10 connections, none after the stop."""
     before = backends()
-    row.enqueue_many([{"n": n} for n in range(JOBS // 2)])
-    orm.enqueue_many([{"n": n, "seconds": 0} for n in range(JOBS // 2, JOBS)])
+    row.enqueue_many([{"n": n} for n in range(WARM_UP)])
+    backend.enqueue_many([{"n": n, "queries": QUERIES} for n in range(WARM_UP, JOBS)])
     worker = make_worker(threads=THREADS, env={"DEBUG": "true"}, arguments=("--no-reload",)).start().wait_ready()
     (child,) = worker.child_pids
     seen = [backends()]
