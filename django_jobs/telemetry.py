@@ -40,7 +40,9 @@ def emit(event: str, **fields: object) -> None:
     for receiver in tuple(_receivers):  # a receiver may end itself
         try:
             receiver(event, fields)
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
+                raise  # there it is the wish of a person or of a signal handler to end the program
             if event not in _failed:
                 _failed.add(event)
                 logger.exception("A telemetry receiver failed on %s; later failures on it are not logged", event)

@@ -179,6 +179,8 @@ _SCALARS: tuple[tuple[type, Callable[[Any, Path], Any]], ...] = (
     (timedelta, _duration),
 )
 
+_LAZY = "django.utils.functional.Promise"
+
 _HINTS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((set, frozenset), "pass sorted(...) as a list"),
     ((bytes, bytearray, memoryview), "decode it, or store it and pass a reference"),
@@ -192,6 +194,8 @@ def _unsuitable(value: object) -> str:
     for kinds, hint in _HINTS:
         if isinstance(value, kinds):
             return f"is of type {name}, which JSON cannot say; {hint}."
+    if any(f"{kind.__module__}.{kind.__qualname__}" == _LAZY for kind in type(value).__mro__):
+        return "is a lazy text, whose words depend on the language of the moment; pass str(value)."
     if hasattr(type(value), "_meta") and hasattr(type(value), "pk"):
         return f"is a model instance ({name}); pass its pk and load it in the handler."
     if is_dataclass(value):

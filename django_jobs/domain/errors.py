@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 
 from django_jobs import exceptions
 from django_jobs.domain import downstream
-from django_jobs.domain.record import ErrorRecord, describe
+from django_jobs.domain.record import MEMBERS_OF, ErrorRecord, describe
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.states import DeadReason, ErrorClass
 
-__all__ = ["Classified", "ErrorRecord", "classify", "describe"]
+__all__ = ["Classified", "ErrorRecord", "classify", "describe", "wish"]
 
 _P, _T, _U = ErrorClass.PERMANENT, ErrorClass.TRANSIENT, ErrorClass.UNKNOWN
 
@@ -87,14 +87,51 @@ class Classified:
 def classify(error: BaseException, policy: RetryPolicy, *, now: datetime | None = None) -> Classified:
     """Return what ``error`` says about trying again; an HTTP date is compared with ``now`` (default: the clock).
 
-    A group of exceptions is permanent only if all members are, unknown if any member is, else transient.
+    A group of exceptions is classed by its members at any depth, unless the policy names the group's own type:
+    permanent only if all are, unknown if any is, else transient. Members that ask to be run later (``Snooze``) have no
+    say beside others. Never raises: an error whose class or properties raise when they are looked at is unknown.
     """
-    now = now or datetime.now(UTC)
+    try:
+        return _classify(error, policy, now or datetime.now(UTC))
+    except BaseException:  # noqa: BLE001  foreign code: a metaclass, a property, the check of a declared type
+        return Classified(error_class=_U, reason="the error raises another one when it is looked at, so nobody knows")
+
+
+def wish(error: BaseException) -> exceptions.Snooze | exceptions.EffectUncertain | None:
+    """Return what an error, or a group in which every member says the same, asks for instead of counting as a failure.
+
+    Of several the one with the longest delay, or the latest time, speaks for all.
+    """
+    try:
+        leaves = list(_members(error))
+    except BaseException:  # noqa: BLE001  see classify()
+        return None
+    if all(issubclass(type(leaf), exceptions.Snooze) for leaf in leaves):
+        snoozes = [leaf for leaf in leaves if isinstance(leaf, exceptions.Snooze)]
+        return max(snoozes, key=_delay, default=None)
+    if all(issubclass(type(leaf), exceptions.EffectUncertain) for leaf in leaves):
+        uncertain = [leaf for leaf in leaves if isinstance(leaf, exceptions.EffectUncertain)]
+        return max(uncertain, key=_retry_at, default=None)
+    return None
+
+
+def _delay(error: exceptions.Snooze) -> timedelta:
+    return error.delay if isinstance(error.delay, timedelta) else timedelta(0)
+
+
+def _retry_at(error: exceptions.EffectUncertain) -> datetime:
+    at = error.retry_at
+    return at if isinstance(at, datetime) and at.tzinfo is not None else datetime.min.replace(tzinfo=UTC)
+
+
+def _classify(error: BaseException, policy: RetryPolicy, now: datetime) -> Classified:
     declared = _declared(error, policy, now)
     if declared is not None:
         return declared
-    if isinstance(error, BaseExceptionGroup):
-        return _worst([_single(member, policy, now) for member in _members(error)])
+    if issubclass(type(error), BaseExceptionGroup):
+        leaves = list(_members(error))
+        judging = [leaf for leaf in leaves if not isinstance(leaf, exceptions.Snooze)] or leaves
+        return _worst([_single(member, policy, now) for member in judging])
     return _single(error, policy, now)
 
 
@@ -171,13 +208,13 @@ def _wish(error: BaseException) -> timedelta | None:
     return wish if isinstance(wish, timedelta) and wish >= timedelta(0) else None
 
 
-def _members(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """Yield the leaves of a group without recursion: groups can be nested deeper than the stack."""
+def _members(group: BaseException) -> Iterator[BaseException]:
+    """Yield the leaves of a group, or the error itself; groups can be nested deeper than the stack."""
     waiting: list[BaseException] = [group]
     while waiting:
         error = waiting.pop()
-        if isinstance(error, BaseExceptionGroup):
-            waiting.extend(reversed(error.exceptions))
+        if issubclass(type(error), BaseExceptionGroup):
+            waiting.extend(reversed(MEMBERS_OF.__get__(error)))
         else:
             yield error
 

@@ -5,6 +5,7 @@ Nothing here raises, whatever the exception does: the record of a failure must n
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import sysconfig
@@ -18,10 +19,18 @@ TYPE_LIMIT = 200
 
 _SCAN_LIMIT = 262_144  # characters that are redacted at all; a longer text is cut before, at line ends
 _GROUP_MEMBERS = 100
+_FRAMES_MAX = 2000  # of one traceback: the last ones
+_FRAMES_AT_LEAST = 50  # where the whole traceback cannot be made
 _HIDDEN = "[not kept: the redaction failed on this text]"
 _FOREIGN = ("/site-packages/", "/dist-packages/")
 _STDLIB = tuple(sorted({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")}))
 _OWN_PACKAGE = __name__.partition(".")[0]
+
+# Read past what a class or its metaclass put in the way.
+_MODULE_OF = type.__dict__["__module__"]
+_NAME_OF = type.__dict__["__qualname__"]
+_TRACE_OF = BaseException.__dict__["__traceback__"]
+MEMBERS_OF = BaseExceptionGroup.__dict__["exceptions"]
 
 # Order matters: what is quoted goes first, then the longer patterns before the digits inside them.
 _VOLATILE = (
@@ -50,7 +59,7 @@ def describe(
     """Return the record of ``error``: redacted first, then cut to ``limit`` bytes of UTF-8 each. Never raises."""
     kind = _type_name(error)
     message = _redacted(_safely(lambda: str(error), "[the message could not be made: its __str__ raised]"), redact)
-    trace = _redacted(_safely(lambda: _format(error), "[the traceback could not be made]"), redact)
+    trace = _redacted(_traceback(error), redact)
     return ErrorRecord(
         type=kind,
         message=_cut_end(message, limit),
@@ -62,7 +71,7 @@ def describe(
 def _safely(make: Callable[[], str], instead: str) -> str:
     """Return what ``make`` returns as storable text; foreign code may raise anything at all, even SystemExit."""
     try:
-        return _storable(make())
+        return _storable(_scannable(str.__str__(make())))
     except BaseException:  # noqa: BLE001  the record of a failure must not fail
         return instead
 
@@ -74,19 +83,36 @@ def _storable(text: str) -> str:
 
 def _type_name(error: BaseException) -> str:
     kind = type(error)
-    prefix = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return _storable(prefix + kind.__qualname__)[:TYPE_LIMIT]
+    module = _MODULE_OF.__get__(kind)
+    prefix = "" if module == "builtins" or not isinstance(module, str) else f"{module}."
+    return _storable(prefix + _NAME_OF.__get__(kind))[:TYPE_LIMIT]
+
+
+def _traceback(error: BaseException) -> str:
+    """Return the whole traceback; where foreign code spoils that, the frames alone."""
+    whole = _safely(lambda: _format(error), "")
+    if whole:
+        return whole
+    return _safely(lambda: _format_frames(error), "[the traceback could not be made]")
 
 
 def _format(error: BaseException) -> str:
     # Locals are never captured: they hold payloads and secrets.
-    return "".join(traceback.TracebackException.from_exception(error, compact=True).format())
+    trace = traceback.TracebackException.from_exception(error, limit=-_FRAMES_MAX, compact=True)
+    text = "".join(map(_scannable, trace.format()))
+    left_out = sum(1 for _ in _frames(_TRACE_OF.__get__(error))) - _FRAMES_MAX
+    return text if left_out <= 0 else f"[{left_out} earlier frames left out]\n{text}"
+
+
+def _format_frames(error: BaseException) -> str:
+    frames = "".join(traceback.format_tb(_TRACE_OF.__get__(error), limit=-_FRAMES_AT_LEAST))
+    return f"Traceback (most recent call last):\n{frames}{_type_name(error)}: [the rest could not be made]\n"
 
 
 def _redacted(text: str, redact: Callable[[str], str]) -> str:
     try:
         return _storable(redact(_scannable(text)))
-    except Exception:  # noqa: BLE001  a text that could not be redacted is not kept
+    except BaseException:  # noqa: BLE001  a text that could not be redacted is not kept
         return _HIDDEN
 
 
@@ -126,20 +152,20 @@ def _clip(data: bytes) -> str:
 
 def _fingerprint(error: BaseException, kind: str, message: str, redact: Callable[[str], str]) -> str:
     parts = [kind, _normalised(message), _safely(lambda: _place(error), "")]
-    if isinstance(error, BaseExceptionGroup):
+    if issubclass(type(error), BaseExceptionGroup):
         parts.append(_safely(lambda: "\n".join(sorted(set(_member_texts(error, redact)))), ""))
     return "v1:" + hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _member_texts(group: BaseExceptionGroup[BaseException], redact: Callable[[str], str]) -> Iterator[str]:
-    waiting: list[BaseException] = list(group.exceptions)
+def _member_texts(group: BaseException, redact: Callable[[str], str]) -> Iterator[str]:
+    waiting: list[BaseException] = list(MEMBERS_OF.__get__(group))
     for _ in range(_GROUP_MEMBERS):
         if not waiting:
             return
         member = waiting.pop()
-        if isinstance(member, BaseExceptionGroup):
-            waiting.extend(member.exceptions)
-        yield f"{_type_name(member)}: {_normalised(_redacted(_safely(member.__str__, ''), redact))}"
+        if issubclass(type(member), BaseExceptionGroup):
+            waiting.extend(MEMBERS_OF.__get__(member))
+        yield f"{_type_name(member)}: {_normalised(_redacted(_safely(functools.partial(str, member), ''), redact))}"
 
 
 def _normalised(message: str) -> str:
@@ -153,7 +179,7 @@ def _normalised(message: str) -> str:
 def _place(error: BaseException) -> str:
     """Return module and function of the last frame in the user's own code; lines are left out, they move."""
     own = last = ""
-    for frame, module in _frames(error.__traceback__):
+    for frame, module in _frames(_TRACE_OF.__get__(error)):
         last = f"{module}:{frame.tb_frame.f_code.co_qualname}"
         if _is_own(frame.tb_frame.f_code.co_filename, module):
             own = last

@@ -255,7 +255,7 @@ class Performance:
             found = self.operation.send(call, **self.arguments)
         except DeadlinePassedError as error:
             return Rejected(str(error), permanent=False, key_is_burnt=False)
-        except Exception as error:  # noqa: BLE001  whatever it raised, the request may have been applied
+        except BaseException as error:  # noqa: BLE001  whatever it raised, the request may have been applied
             return Unknown(_described(error))
         if not isinstance(found, Confirmed | Rejected | Unknown):
             return Unknown(f"{self.operation.name} returned {type(found).__name__} instead of an outcome.")
@@ -299,7 +299,7 @@ class Performance:
         try:
             call.check_deadline()
             found = self.operation.ask(call, **self.question)
-        except Exception as error:  # noqa: BLE001  a question that failed teaches nothing
+        except BaseException as error:  # noqa: BLE001  a question that failed teaches nothing
             return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": _described(error)})
         if isinstance(found, Verdict):
             found = Reconciliation(found)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
-from django_jobs.domain.states import JobState
+from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.models import Worker
 from django_jobs.operate.history import JobHistory, redactor
 from django_jobs.operate.wording import LOSS, dead_reason, instant, relative
@@ -69,6 +69,11 @@ def _dead(history: JobHistory) -> Iterator[str]:
         f"Nothing by itself: it waits for a human since {instant(job.dead_at)} because {dead_reason(job.dead_reason)} "
         f"({job.dead_reason})."
     )
+    first = next((attempt for attempt in history.attempts if attempt.outcome == AttemptOutcome.FAILED), None)
+    if first is not None and first.number < job.fence:
+        said = " ".join(redactor().text(first.message).split())[:300]
+        kind = f"{first.error_type}: {said}" if said else f"{first.error_type}."
+        yield f"Its first error, in attempt {first.number} of {job.fence}: {kind}"
     if job.error_type:
         text = redactor().text(history.payload.error_text) if history.payload else ""
         yield f"Its last error: {job.error_type}" + (f": {' '.join(text.split())[:300]}" if text else ".")

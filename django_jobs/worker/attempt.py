@@ -37,6 +37,7 @@ class RunningAttempt:
         self.connection: BaseDatabaseWrapper | None = None  # of the thread that runs the handler
         self._revoked = ""
         self._refusal_noted = False
+        self._death_told = False
         self._closed = False
         self._lock = threading.Lock()
 
@@ -153,6 +154,17 @@ class RunningAttempt:
         with self._lock:
             first, self._refusal_noted = not self._refusal_noted, True
         return first
+
+    def note_death_once(self) -> bool:
+        """Say whether the caller is the first who tells the owner that this attempt ended in a dead letter."""
+        with self._lock:
+            first, self._death_told = not self._death_told, True
+        return first
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether a thread has taken it up."""
+        return self.connection is not None
 
     @property
     def lost_message(self) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import django
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.worker.config import Exit, WorkerConfig
@@ -35,7 +35,7 @@ class Child:
 
     def __init__(self, config: WorkerConfig) -> None:
         from django_jobs.worker.claiming import Claimer
-        from django_jobs.worker.execute import execute
+        from django_jobs.worker.execute import abandon, execute
         from django_jobs.worker.pool import Pool
         from django_jobs.worker.shutdown import Ending
 
@@ -43,7 +43,7 @@ class Child:
         self.wake = Wake()
         self.stops = 0
         self.claimer = Claimer(config)
-        self.pool = Pool(config.threads, execute, self.wake.set)
+        self.pool = Pool(config.threads, execute, abandon, self.wake.set)
         self.ending = Ending(self.pool, self.wake, grace=config.grace)
         self._isolated = False
         self._error_since = 0.0
@@ -81,6 +81,7 @@ class Child:
     def _turn(self) -> int | None:
         """Do one round; returns how many were claimed, or None when the database did not answer."""
         self.ending.end_overdue()
+        self.pool.replace_dead()
         running = self.pool.running
         self._isolated = self._isolated and bool(running)
         free = self.pool.free
@@ -109,6 +110,7 @@ class Child:
             return None
         self._error_since = 0.0
         outage.answered()
+        reset_queries()  # with DEBUG, Django keeps them
         return result
 
     def _pause(self) -> float:
@@ -141,7 +143,7 @@ def main(argument: str) -> int:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what a killed handler printed is kept
     try:
         child = _load(config)
-    except Exception:  # noqa: BLE001  whatever kept the code from loading is told and judged by the supervisor
+    except BaseException:  # noqa: BLE001  also sys.exit(): whatever kept the code from loading is judged by the supervisor
         traceback.print_exc()
         return Exit.NOT_STARTED
     signal.signal(signal.SIGTERM, lambda *_: child.stop(Order.DRAIN))

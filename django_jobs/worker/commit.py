@@ -11,6 +11,7 @@ from django.db import connections, transaction
 from django_jobs import clock, telemetry
 from django_jobs.exceptions import CommitLostError, JobsError, LeaseLostError
 from django_jobs.store.completion import finished_step, read_back
+from django_jobs.worker import hygiene
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, busy_timeout, drop, was_refused
 from django_jobs.worker.patience import patiently
@@ -54,7 +55,11 @@ def _begun(attempt: RunningAttempt) -> Iterator[None]:
         block = transaction.atomic(using=attempt.using)
         patiently(attempt, block.__enter__, worth_it=lambda: bool(attempt.remaining) and not attempt.revoked)
         stack.push(block)
-        yield
+        hygiene.begin_transaction(connection, block)
+        try:
+            yield
+        finally:
+            hygiene.end_transaction(connection)
     if len(connection.atomic_blocks) > depth:
         drop(attempt.using)
         msg = "The handler entered a transaction that it did not leave, so nothing could be committed."
@@ -62,15 +67,17 @@ def _begun(attempt: RunningAttempt) -> Iterator[None]:
 
 
 def check_transaction(attempt: RunningAttempt) -> None:
-    """Refuse to record a success in a transaction that the database has ended by itself, with the handler's rows.
+    """Refuse to record a success in another transaction than the one in which the handler's rows were written.
 
     SQLite rolls back a whole transaction on some errors (a full disk, a broken read); a handler that swallows such an
-    error would go on outside of any transaction, and its COMMIT would report success.
+    error would go on outside of any transaction, and its COMMIT would report success. On each database a handler can
+    write COMMIT or ROLLBACK itself.
 
     Raises:
         JobsError: The transaction is not open any more.
     """
     connection = connections[attempt.using]
+    hygiene.check_block(connection)
     if connection.vendor == "sqlite" and connection.connection is not None and not connection.connection.in_transaction:
         msg = "The database ended the transaction with an error that the handler swallowed; its rows are not there."
         raise JobsError(msg)

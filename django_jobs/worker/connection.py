@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import select
 import socket
@@ -20,11 +21,13 @@ from django.db import (
     transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import debug_transaction
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.enqueue.inside import in_transaction
 from django_jobs.store.statements import prepare_statements
+from django_jobs.worker import hygiene
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -58,6 +61,7 @@ def drop(using: str) -> None:
         connection.atomic_blocks = []
         connection.needs_rollback = False
         connection.closed_in_transaction = False
+        connection.run_on_commit = []
         connection.execute_wrappers = [wrapper for wrapper in connection.execute_wrappers if wrapper is not _refuse]
         connection.close()
     except Exception:  # noqa: BLE001  the socket is gone; what matters is that the wrapper forgets it
@@ -103,6 +107,28 @@ def _refuse(*_: object) -> NoReturn:
     raise OperationalError(msg)
 
 
+def commit_for_certain(using: str) -> None:
+    """Make COMMIT on SQLite an error where nothing is left to commit; for the rest of the connection object's life.
+
+    The driver's ``commit()`` does nothing without a transaction, so a handler whose transaction was cut away after its
+    last statement would believe in a commit, and what it left to be run on commit would run.
+    """
+    connection = connections[using]
+    if connection.vendor == "sqlite" and "_commit" not in vars(connection):
+        connection._commit = functools.partial(_commit, connection)  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _commit(connection: BaseDatabaseWrapper) -> None:
+    raw = connection.connection
+    if raw is None:
+        return
+    with debug_transaction(connection, "COMMIT"), connection.wrap_database_errors:
+        if raw.in_transaction:
+            raw.execute("COMMIT")  # fails if another thread ended the transaction in between
+        elif _refuse in connection.execute_wrappers:  # a cut refuses first and ends the transaction then
+            _refuse()
+
+
 def freshen(using: str) -> None:
     """Drop this thread's connection if the server ended it since its last use, so that no job pays for it."""
     connection = connections[using]
@@ -126,12 +152,14 @@ def _has_news(connection: BaseDatabaseWrapper) -> bool:
         return True
 
 
-def _is_broken(connection: BaseDatabaseWrapper) -> bool:
+def _must_go(connection: BaseDatabaseWrapper) -> bool:
+    if _refuse in connection.execute_wrappers:
+        return True
     return connection.connection is not None and connection.errors_occurred and not connection.is_usable()
 
 
 def clean(using: str) -> list[str]:
-    """Leave nothing of one job to the next: open transactions, switched autocommit, query logs, broken connections.
+    """Leave nothing of one job to the next: open transactions, changed sessions, query logs, broken connections.
 
     Returns:
         The aliases on which a transaction was left open; it was rolled back.
@@ -139,19 +167,29 @@ def clean(using: str) -> list[str]:
     reset_queries()
     left = []
     for connection in connections.all(initialized_only=True):
-        if in_transaction(connection):
+        if in_transaction(connection) or hygiene.has_transaction(connection):
             left.append(connection.alias)
-            drop(connection.alias)
+            replace(connection)
+        elif _must_go(connection) or not hygiene.restore(connection, keep=connection.alias == using):
+            replace(connection)
         elif connection.connection is None:
             continue
-        elif _is_broken(connection):
-            drop(connection.alias)
         elif connection.alias != using:
             connection.close_if_unusable_or_obsolete()
         else:
             connection.errors_occurred = False
             connection._django_jobs_used_at = clock.boot_seconds()  # type: ignore[attr-defined]  # noqa: SLF001
     return left
+
+
+def replace(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection for good, so that neither this thread nor a pool of the project's gets it again."""
+    raw = connection.connection
+    if raw is not None and connection.vendor == "postgresql":
+        with contextlib.suppress(Exception):
+            raw.close()
+    drop(connection.alias)
+    hygiene.restore(connection, keep=False)
 
 
 def was_refused(error: BaseException) -> bool:

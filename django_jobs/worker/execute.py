@@ -11,15 +11,17 @@ from django.db import connections
 from django.utils import timezone, translation
 
 from django_jobs import telemetry
+from django_jobs.domain.errors import describe
 from django_jobs.domain.identity import fingerprint
 from django_jobs.enqueue.inside import InsideJob, current
 from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
 from django_jobs.store import note_refusal, succeed
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
-from django_jobs.worker.connection import clean, freshen, limited_idling
+from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.finish import record_error, record_failure, record_success
+from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
 logger = logging.getLogger("django_jobs.worker")
@@ -28,9 +30,11 @@ logger = logging.getLogger("django_jobs.worker")
 def execute(attempt: RunningAttempt) -> None:
     """Run the attempt and record its end; never raises, so that no handler can end its thread."""
     freshen(attempt.using)
+    watch_all(attempt.using)
+    commit_for_certain(attempt.using)
     attempt.connection = connections[attempt.using]
     try:
-        contextvars.copy_context().run(_execute, attempt)
+        contextvars.Context().run(_execute, attempt)
     except LeaseLostError as error:
         _note_lost(attempt, error)
     except BaseException as error:
@@ -43,13 +47,30 @@ def execute(attempt: RunningAttempt) -> None:
         clean(attempt.using)
 
 
+def abandon(attempt: RunningAttempt) -> None:
+    """Record the end of an attempt whose thread ended under it; never raises."""
+    attempt.revoke("its thread ended")
+    try:
+        if not attempt.completed:
+            error = JobsError("The thread that ran this attempt was ended from outside.")
+            record_failure(attempt, error)
+    except LeaseLostError as lost:
+        _note_lost(attempt, lost)
+    except BaseException:
+        logger.exception("Attempt %s of job %s is left to its lease", attempt.number, attempt.job_id)
+    finally:
+        attempt.close()
+        clean(attempt.using)
+
+
 def _record_anyway(attempt: RunningAttempt, error: BaseException) -> None:
     """Whatever went wrong while the end was recorded: the job must not stay running under a worker that lives."""
     if attempt.completed or attempt.revoked:
         return
     try:
         clean(attempt.using)
-        record_failure(attempt, JobsError(f"The end of this attempt could not be recorded: {type(error).__name__}."))
+        kind = describe(error).type
+        record_failure(attempt, JobsError(f"The end of this attempt could not be recorded: {kind}."))
     except LeaseLostError as lost:
         _note_lost(attempt, lost)
     except BaseException:
@@ -148,7 +169,7 @@ def _finish_plain(attempt: RunningAttempt, result: Any) -> None:
         record_success(attempt, encoded)
     except LeaseLostError:
         raise
-    except Exception as error:  # noqa: BLE001  a result that cannot be stored, or an effect that stands against success
+    except BaseException as error:  # noqa: BLE001  a result that cannot be stored, an effect that stands against success
         record_error(attempt, error)
 
 

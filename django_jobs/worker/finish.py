@@ -10,9 +10,8 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from django_jobs import telemetry
 from django_jobs.conf import get_settings
-from django_jobs.domain.errors import classify, describe
+from django_jobs.domain.errors import ErrorRecord, classify, describe, wish
 from django_jobs.domain.poison import cleared
 from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
 from django_jobs.domain.retry import (
@@ -24,10 +23,12 @@ from django_jobs.domain.retry import (
     count_free,
 )
 from django_jobs.domain.states import DeadReason, ErrorClass
-from django_jobs.exceptions import EffectsOpenError, EffectUncertain, LeaseLostError, Snooze
+from django_jobs.exceptions import DefinitionError, EffectsOpenError, EffectUncertain, LeaseLostError, Snooze
 from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.store.effects import recheck_adopted
+from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
+from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.outage import outage
@@ -94,12 +95,19 @@ def _redactor() -> Redactor:
     return _redactor_of(DEFAULT_NAMES | frozenset(get_settings().redact))
 
 
+def _described(error: BaseException) -> ErrorRecord:
+    return describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
+
+
 def record_error(attempt: RunningAttempt, error: BaseException) -> None:
     """Record what an exception asks for: a retry, a snooze or a dead letter."""
-    if isinstance(error, EffectUncertain):
-        _wait_for_evidence(attempt, error)
-    elif isinstance(error, Snooze):
-        _snooze(attempt, error)
+    wished = wish(error)
+    if isinstance(wished, EffectUncertain):
+        _wait_for_evidence(attempt, wished)
+    elif isinstance(wished, Snooze) and isinstance(wished.delay, timedelta):
+        _snooze(attempt, wished)
+    elif isinstance(wished, Snooze):
+        record_failure(attempt, DefinitionError(f"Snooze takes a timedelta, not a {type(wished.delay).__name__}."))
     else:
         record_failure(attempt, error)
 
@@ -108,12 +116,16 @@ def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
     now = attempt.database_time
     since = attempt.claimed.waiting_since or now
     policy = attempt.definition.retry
-    delay = max(timedelta(seconds=0), error.retry_at - now) if isinstance(error.retry_at, datetime) else policy.base
+    at = error.retry_at
+    delay = max(timedelta(0), at - now) if isinstance(at, datetime) and at.tzinfo is not None else policy.base
     if isinstance(after_wait(policy, waited=now - since, delay=delay), DeadLetter):
         _dead_letter(attempt, error, ErrorClass.UNKNOWN, DeadReason.EFFECT_OPEN)
         return
     counters = cleared(attempt.claimed.counters)
-    settled(attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=str(error), for_evidence=True))
+    settled(
+        attempt,
+        lambda: snooze(attempt, delay=delay, counters=counters, message=_described(error).message, for_evidence=True),
+    )
 
 
 def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
@@ -128,7 +140,8 @@ def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
     if isinstance(following, DeadLetter):
         _dead_letter(attempt, error, ErrorClass.UNKNOWN, following.reason)
         return
-    settled(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=str(error)))
+    message = _described(error).message
+    settled(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=message))
 
 
 def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Settle = settled) -> None:
@@ -139,7 +152,7 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
     """
     policy = attempt.definition.retry
     verdict = classify(error, policy)
-    record = describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
+    record = _described(error)
     counters = count_failure(
         attempt.claimed.counters, verdict.error_class, same=record.fingerprint == attempt.claimed.error_fingerprint
     )
@@ -156,30 +169,30 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
     budget = attempt.definition.terms.budget
     if isinstance(following, DeadLetter):
         reason = following.reason
-        if isinstance(error, EffectsOpenError) and reason is not DeadReason.EXPIRED:
+        if issubclass(type(error), EffectsOpenError) and reason is not DeadReason.EXPIRED:
             reason = DeadReason.EFFECT_OPEN
         settle(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
-        _alert(attempt, f"dead letter: {reason.value}", record.message)
+        _tell_of_death(attempt, reason, record)
         return
     settle(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
-        _alert(attempt, "first unknown failure of its kind", record.message)
+        tell(_alert(attempt, FIRST_UNKNOWN, record), using=attempt.using)
 
 
 def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: ErrorClass, reason: DeadReason) -> None:
-    record = describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
+    record = _described(error)
     failure = Failure(error=record, error_class=error_class, counters=replace(attempt.claimed.counters))
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
-    _alert(attempt, f"dead letter: {reason.value}", record.message)
+    _tell_of_death(attempt, reason, record)
 
 
-def _alert(attempt: RunningAttempt, reason: str, message: str) -> None:
-    telemetry.emit(
-        "owner.alert",
-        reason=reason,
-        job_id=attempt.job_id,
-        job_type=attempt.claimed.job_type,
-        owner=attempt.claimed.owner,
-        message=message,
-    )
+def _tell_of_death(attempt: RunningAttempt, reason: DeadReason, record: ErrorRecord) -> None:
+    alert = _alert(attempt, dead_letter_alert(reason), record)
+    tell_of_dead_letter(alert, reason, using=attempt.using, once=attempt.note_death_once)
+
+
+def _alert(attempt: RunningAttempt, reason: str, record: ErrorRecord) -> Alert:
+    claimed = attempt.claimed
+    message = f"{record.type}: {record.message}"
+    return Alert(job_id=attempt.job_id, job_type=claimed.job_type, owner=claimed.owner, reason=reason, message=message)

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
 from django_jobs.store import abandoned, expire, held_by
 from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
+from django_jobs.worker.alerts import tell_of_expired
 from django_jobs.worker.connection import bounded, drop
 from django_jobs.worker.outage import outage
 from django_jobs.worker.rescue import PATIENCE, take_back
@@ -143,7 +144,7 @@ class Heart:
 
     def _expire(self) -> bool:
         with bounded(self._using, PATIENCE):
-            expire(using=self._using)
+            tell_of_expired(expire(using=self._using), using=self._using)
         return True
 
     def _take_back_of_the_dead(self) -> None:
@@ -196,4 +197,5 @@ class Heart:
                 logger.exception("The worker's own work failed; trying again")
             return False
         outage.answered()
+        reset_queries()  # with DEBUG, Django keeps them
         return done

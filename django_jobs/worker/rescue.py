@@ -7,12 +7,12 @@ import signal
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
-from django_jobs import telemetry
 from django_jobs.define import registry
 from django_jobs.domain.poison import after_loss, count_loss
 from django_jobs.domain.retry import DeadLetter, RetryPolicy
 from django_jobs.domain.states import LossCause
 from django_jobs.store import Abandoned, Loss, rescue
+from django_jobs.worker.alerts import Alert, dead_letter, tell_of_dead_letter
 from django_jobs.worker.connection import bounded
 
 logger = logging.getLogger("django_jobs.worker")
@@ -90,7 +90,12 @@ def take_back(
             "Attempt %s of job %s was lost: %s", item.number, item.job_id, loss.message, extra={"event": "job.rescue"}
         )
         if loss.dead_reason is not None:
-            telemetry.emit(
-                "owner.alert", reason=f"dead letter: {loss.dead_reason.value}", job_id=item.job_id, owner=item.owner
+            alert = Alert(
+                job_id=item.job_id,
+                job_type=item.job_type,
+                owner=item.owner,
+                reason=dead_letter(loss.dead_reason),
+                message=loss.message,
             )
+            tell_of_dead_letter(alert, loss.dead_reason, using=item.using)
     return left

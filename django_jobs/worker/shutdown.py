@@ -13,6 +13,7 @@ from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import HardTimeoutError, LeaseLostError
 from django_jobs.store import note_refusal, release
+from django_jobs.worker.alerts import tell_if_dead
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
 from django_jobs.worker.connection import LOST, bounded, cut, drop, keep_cut
@@ -82,6 +83,8 @@ class Ending:
                 record_failure(attempt, error, settle=lambda _, action: action())
         except LeaseLostError:  # somebody judged it before, or an earlier try was written and its reply lost
             attempt.recorded = True
+            claimed = attempt.claimed
+            tell_if_dead(attempt, owner=claimed.owner, job_type=claimed.job_type, once=attempt.note_death_once)
             if attempt.note_refusal_once():
                 with contextlib.suppress(DatabaseError):
                     note_refusal(attempt, "fail")

@@ -110,7 +110,7 @@ class Workers:
         options = ["--name", name, "--processes", str(processes), "--threads", str(threads)]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, str(ROOT / "manage.py"), "runworker", *options],
+                [sys.executable, str(ROOT / "manage.py"), "runworker", "--no-reload", *options],
                 cwd=ROOT,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,

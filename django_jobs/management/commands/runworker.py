@@ -13,6 +13,7 @@ from django.db import connections, router
 
 from django_jobs.conf import get_settings
 from django_jobs.domain.ids import uuid7
+from django_jobs.management import reload
 from django_jobs.models import Job
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.supervisor import Supervisor
@@ -65,11 +66,20 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", default="", help="Shown in the admin and on each attempt (default: host and pid).")
     parser.add_argument("--drain", action="store_true", help="Stop when nothing waits any more.")
+    parser.add_argument(
+        "--reload",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="Start anew when code changes. Only with DEBUG, where it is the default; never together with --drain.",
+    )
     parser.add_argument("--database", default="", help="Database alias (default: where the router writes jobs).")
 
 
 def work(options: dict[str, Any]) -> int:
-    """Run a worker; returns its exit code."""
+    """Run a worker, or a reloader that runs one; returns its exit code."""
+    if reload.is_wanted(options):
+        return reload.Reloader().run()
+    reload.end_with_reloader()
     alias = options["database"] or router.db_for_write(Job)
     if alias not in connections:
         msg = f"There is no database {alias!r} in DATABASES."

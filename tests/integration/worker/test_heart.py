@@ -81,7 +81,7 @@ def test_overdue_attempt_behind_a_lock_does_not_stop_the_loop(declare: Declare, 
 
     declare(lambda: None, atomic=False).enqueue()
     attempt = take()
-    pool = Pool(1, lambda _: None, lambda: None)
+    pool = Pool(1, lambda _: None, lambda _: None, lambda: None)
     ending = Ending(pool, Wake(), grace=1)
     with psycopg.connect(database_url) as other:
         other.execute("SELECT 1 FROM django_jobs_job FOR NO KEY UPDATE")
