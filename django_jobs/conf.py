@@ -42,6 +42,15 @@ class JobsSettings:
         default_factory=dict,
         metadata={"doc": "Owner name to how to reach it, for example {'billing': {'email': […]}}."},
     )
+    queues: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict,
+        metadata={
+            "doc": (
+                "Queue name to its bounds, for example {'reports': {'limit': 2}}. limit: how many jobs of the queue "
+                "run at once, over all workers. capacity: how many may wait before producers are refused."
+            )
+        },
+    )
     email_backend: str = _doc(
         "django.core.mail.backends.smtp.EmailBackend",
         "The backend that really delivers when EMAIL_BACKEND is django_jobs.backends.email.EmailBackend.",
@@ -52,6 +61,9 @@ class JobsSettings:
     threads: int = _doc(4, "Handlers at once in one child process.")
     processes: int = _doc(1, "Child processes of one worker.")
     grace: timedelta = _seconds(30, "How long a stopping worker lets running handlers go on.")
+    unknown_type_grace: timedelta = _seconds(
+        3600, "How long a job is kept whose type and payload version no live worker knows, before it is dead-lettered."
+    )
     poll: timedelta = _seconds(1, "The longest an idle worker waits before it looks again.")
     heartbeat: timedelta = _seconds(5, "How often a worker says that it lives.")
     silent_after: timedelta = _seconds(20, "A worker without a heartbeat for this long is taken for gone.")
@@ -69,6 +81,7 @@ class JobsSettings:
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
 
 
+QUEUE_KEYS = ("capacity", "limit")
 KEYS: dict[str, str] = {item.name.upper(): item.name for item in fields(JobsSettings)}
 
 
@@ -118,9 +131,23 @@ _FITS: dict[type, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+def _queue_problems(queues: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    found = []
+    for name, entry in queues.items():
+        where = f"DJANGO_JOBS['QUEUES'][{name!r}]"
+        for key, value in entry.items():
+            if key not in QUEUE_KEYS:
+                near = difflib.get_close_matches(str(key).lower(), QUEUE_KEYS, n=1)
+                hint = f" Did you mean {near[0]}?" if near else ""
+                found.append(f"{where} has no entry {key!r}.{hint}")
+            elif not _FITS[int][0](value):
+                found.append(f"{where}[{key!r}] must be {_FITS[int][1]}, not {value!r}.")
+    return found
+
+
 def _relation_problems(given: Mapping[str, Any]) -> list[str]:
     values = _build(given)
-    found = []
+    found = _queue_problems(values.queues)
     if values.silent_after < 2 * values.heartbeat:
         found.append("DJANGO_JOBS['SILENT_AFTER'] must be at least twice HEARTBEAT, or live workers look dead.")
     if values.max_call >= values.grace:
