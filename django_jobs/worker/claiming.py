@@ -67,7 +67,7 @@ class Claimer:
         return [item for item in self._types if item.job_type not in self._clearing.paused.types]
 
     def queues(self) -> Sequence[str]:
-        """Return the queues to serve, without paused ones; if none was chosen, all declared or in which something waits."""
+        """Return the queues to serve, less paused ones; without a choice, all declared or in which something waits."""
         self._clearing.read_pauses()
         now = clock.boot_seconds()
         if not self.config.queues and now - self._looked_at_queues >= self.config.poll:

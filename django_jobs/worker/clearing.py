@@ -22,7 +22,7 @@ SLICE = 0.25  # seconds that one round spends on moving rows before it claims
 BATCH = 500
 LOOK = 2000  # rows of one look, see queries/head.sql
 CLAIM_LOOK = 200  # rows of one look of a claim, see claim.sql
-LOOKS = 10  # looks of one round that walk over jobs which only other workers can run
+LOOKS = 10  # looks of one round that walk over jobs which this worker cannot run
 TELL_EVERY = 60.0
 
 
@@ -93,16 +93,19 @@ class Clearing:
             return False
         if self._is_due("places", FORGET_PLACES_EVERY):
             self.beyond.clear()
-        seen = look_at([before_all(name) for name in queues], mine=self._mine(), using=self._using)
+        seen = self._look_at_heads(queues)
         strange = frozenset[str]().union(*(look.strange for look in seen))
         moved = bool(strange - self.runnable()) and self._set_aside(queues)
         if any(look.late for look in seen):
             moved = bool(expire(using=self._using, limit=LOOK)) or moved
         if moved:
-            self._done.pop("clear", None)
-            return True
+            self._done.pop("clear", None)  # perhaps there is more
+            seen = self._look_at_heads(queues)
         walked = [self._walk(look.queue_name, look) for look in seen if look.look is not None]
-        return any(walked)
+        return any(walked) or moved
+
+    def _look_at_heads(self, queues: Sequence[str]) -> list[Seen]:
+        return look_at([before_all(name) for name in queues], mine=self._mine(), using=self._using)
 
     def _set_aside(self, queues: Sequence[str]) -> bool:
         runnable, end, moved = self.runnable(), clock.boot_seconds() + SLICE, 0
@@ -113,7 +116,7 @@ class Clearing:
         return moved > 0
 
     def _walk(self, queue: str, head: Seen) -> bool:
-        """Go on behind jobs that other live workers can run and this one cannot; they are left where they are."""
+        """Go on behind jobs that this worker cannot run: they are left to others, or not set aside yet."""
         if head.first_mine is not None and head.first_mine <= CLAIM_LOOK:
             self.beyond.pop(queue, None)
             return False
@@ -141,7 +144,7 @@ class Clearing:
             kinds = ", ".join(sorted(head.strange)[:5])
             telemetry.emit("claim.foreign", queue_name=queue, kinds=sorted(head.strange))
             logger.warning(
-                "The head of queue %s is full of jobs that only other workers can run (%s); looking behind them",
+                "The head of queue %s is full of jobs that this worker cannot run (%s); looking behind them",
                 queue,
                 kinds,
             )
