@@ -58,7 +58,10 @@ class Clearing:
         """Return the kinds that a live worker can run and that are not paused."""
         if self._is_due("announced", EVERY):
             self._announced = frozenset(announced(using=self._using))
-        return {kind for kind in (*self._announced, *self._mine()) if self.paused.allows(kind)}
+        return {kind for kind in self._announced if self.paused.allows(kind)} | self._open()
+
+    def _open(self) -> set[str]:
+        return {kind for kind in self._mine() if self.paused.allows(kind)}
 
     def promote(self, queues: Sequence[str]) -> None:
         """Move what has become due to where claims find it, and take up again what is set aside and may run now."""
@@ -101,11 +104,13 @@ class Clearing:
         if moved:
             self._done.pop("clear", None)  # perhaps there is more
             seen = self._look_at_heads(queues)
+        for name in set(self.beyond) - {look.queue_name for look in seen if look.look is not None}:
+            del self.beyond[name]  # the queue is empty
         walked = [self._walk(look.queue_name, look) for look in seen if look.look is not None]
         return any(walked) or moved
 
     def _look_at_heads(self, queues: Sequence[str]) -> list[Seen]:
-        return look_at([before_all(name) for name in queues], mine=self._mine(), using=self._using)
+        return look_at([before_all(name) for name in queues], mine=self._open(), using=self._using)
 
     def _set_aside(self, queues: Sequence[str]) -> bool:
         runnable, end, moved = self.runnable(), clock.boot_seconds() + SLICE, 0
@@ -136,7 +141,7 @@ class Clearing:
         return False
 
     def _look_behind(self, place: Place) -> Seen | None:
-        found = look_at([place], mine=self._mine(), using=self._using)
+        found = look_at([place], mine=self._open(), using=self._using)
         return next((look for look in found if look.look == 0), None)
 
     def _tell(self, queue: str, head: Seen) -> None:

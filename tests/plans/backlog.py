@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from django.db import connection
@@ -10,8 +11,9 @@ from django_jobs import store
 from tests.factories import JOB_TYPE
 from tests.scenes import known, request
 
+_numbers = itertools.count(1)
 _COLUMNS = {
-    "id": "gen_random_uuid()",
+    "id": "",  # made by add()
     "job_type": f"'{JOB_TYPE}'",
     "queue_name": "'default'",
     "lane": "''",
@@ -60,7 +62,9 @@ DEAD = {"state": "'dead_lettered'", "dead_reason": "'age'", "dead_at": "now()"}
 
 def add(count: int, **columns: str) -> None:
     """Store so many jobs; each column is an SQL expression that may use ``n``."""
-    values = {**_COLUMNS, **columns}
+    first = next(_numbers) * 2**32  # in rising order: random ids would spread over the whole index
+    number = f"('00000000-0000-7000-8000-' || lpad(to_hex({first} + n), 12, '0'))::uuid"
+    values = {**_COLUMNS, "id": number, **columns}
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO django_jobs_job ({', '.join(values)}) SELECT {', '.join(values.values())}"

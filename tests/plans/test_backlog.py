@@ -148,9 +148,6 @@ class TestMillion:
         run = _shown("expire, nothing late", ran("expire", params, times=3))
         _reads_through(run, "job_watched")
         assert run.buffers <= 20
-        (look,) = asked(lambda: store.expire(using="default"))
-        _reads_through(look, "job_watched")
-        assert look.buffers <= 20
 
     def test_suspects_have_their_own_few_entries(self, server: Server) -> None:
         """Looking for a suspect does not read the jobs whose usefulness ends, which share the index."""
@@ -172,6 +169,7 @@ class TestBacklog:
 
     def test_claim_costs_the_same_before_any_backlog(self, server: Server) -> None:
         """10,000 jobs behind a full limit, 100,000 future jobs, 100,000 of a paused type: the same pages ± 20 %."""
+        add(250_000, **backlog.DONE)  # an index of so many rows has its height
         add(1000)
         add(2, queue_name="'limited'", **backlog.RUNNING)
         settled()
@@ -224,18 +222,16 @@ class TestBacklog:
         assert found.rows == 1
         assert "job_ready" in found.indexes
 
-    @pytest.mark.parametrize("analyzed", [False, True], ids=["before ANALYZE", "after ANALYZE"])
-    def test_r76_claim_steps_over_nothing(self, server: Server, analyzed: bool) -> None:
-        """R76: a million future and dead jobs and 100,000 queued: the ready index, and no row read for nothing."""
-        add(500_000, **backlog.FUTURE, priority="5")
-        add(500_000, **backlog.DEAD)
+    def test_r76_claim_steps_over_nothing(self, server: Server) -> None:
+        """R76: a million future jobs, 100,000 dead and 100,000 queued, with statistics and without: no row for nothing."""
+        add(MILLION, **backlog.FUTURE, priority="5")
+        add(100_000, **backlog.DEAD)
         add(100_000)
-        if analyzed:
+        for label in ("before ANALYZE", "after ANALYZE"):
+            run = _shown(f"claim 10 {label}", ran("claim", claim_params(10), times=21))
+            assert run.rows == 10
+            assert "job_ready" in run.indexes
+            assert run.whole_tables == set()
+            assert run.removed < 100
+            assert run.buffers < 600
             settled()
-        run = _shown("claim 10", ran("claim", claim_params(10), times=21))
-
-        assert run.rows == 10
-        assert "job_ready" in run.indexes
-        assert run.whole_tables == set()
-        assert run.removed < 100
-        assert run.buffers < 600

@@ -3,7 +3,8 @@
 -- index: django_jobs_job_ready, django_jobs_job_watched
 SELECT NULL AS look, j.queue_name, count(*) AS many, NULL AS first_mine,
     count(CASE WHEN j.useful_until <= %(now)s THEN 1 END) AS late,
-    json_group_array(DISTINCT j.job_type || ' ' || j.payload_version) AS strange,
+    json_group_array(DISTINCT j.job_type || ' ' || j.payload_version) FILTER (
+        WHERE j.job_type || ' ' || j.payload_version NOT IN (SELECT value FROM json_each(%(mine)s))) AS strange,
     NULL AS priority, NULL AS available_at, NULL AS id
 FROM django_jobs_job j
 WHERE j.state = 'queued' AND (j.isolation = '' OR NOT (j.isolation = '')) AND j.lane = ''
