@@ -9,6 +9,7 @@ from django_jobs import clock, telemetry
 from django_jobs.domain.lanes import kind_in
 from django_jobs.store import defer, expire, promote
 from django_jobs.store.claims import Place, before_all
+from django_jobs.store.limits import limits_of, with_room
 from django_jobs.store.pauses import Paused, paused
 from django_jobs.store.waiting import Seen, look_at, set_aside, take_up, until_due
 from django_jobs.store.workers import announced
@@ -92,7 +93,10 @@ class Clearing:
 
     def clear(self, queues: Sequence[str]) -> bool:
         """Look why a claim found less than there was room for; returns whether another one may find more."""
-        if not queues or not self._is_due("clear", EVERY):
+        if not self._is_due("clear", EVERY):
+            return False
+        queues = with_room(queues, limits_of(queues), using=self._using)  # a full queue tells enough
+        if not queues:
             return False
         if self._is_due("places", FORGET_PLACES_EVERY):
             self.beyond.clear()
