@@ -63,6 +63,9 @@ class JobsSettings:
     threads: int = _doc(4, "Handlers at once in one child process.")
     processes: int = _doc(1, "Child processes of one worker.")
     grace: timedelta = _seconds(30, "How long a stopping worker lets running handlers go on.")
+    unknown_type_grace: timedelta = _seconds(
+        3600, "How long a job is kept whose type and payload version no live worker knows, before it is dead-lettered."
+    )
     poll: timedelta = _seconds(1, "The longest an idle worker waits before it looks again.")
     heartbeat: timedelta = _seconds(5, "How often a worker says that it lives.")
     silent_after: timedelta = _seconds(20, "A worker without a heartbeat for this long is taken for gone.")

@@ -53,6 +53,10 @@ class QueueFullError(JobsError):
         self.retry_after = retry_after
 
 
+class PauseError(JobsError, ValueError):
+    """A pause names no actor, no reason, an unknown kind, or an end that is over."""
+
+
 class CrossDatabaseError(JobsError):
     """A transaction is open on another database, so this enqueue would not commit together with it."""
 

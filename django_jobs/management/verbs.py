@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +12,10 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.domain.states import JobState
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
+from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.show import show_text
 from django_jobs.management.tables import harmless, table
+from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
 from django_jobs.models import Job
 from django_jobs.operate.doctor import LONG, Diagnosis, diagnose
 from django_jobs.operate.explain import Explanation, explain
@@ -25,7 +25,6 @@ from django_jobs.operate.lookup import JobNotFoundError, find_job
 from django_jobs.operate.verify import Report, verify
 from django_jobs.operate.wording import counted, instant
 
-USAGE = 2
 FOUND = 1
 _IDS_SHOWN = 20
 
@@ -49,32 +48,10 @@ _LISTED = (
     "code_version",
 )
 
-Write = Callable[[str], object]
-Options = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verb:
-    """One verb: ``run`` gets the options, among them ``database``, and a function that writes a line."""
-
-    name: str
-    help: str
-    add_arguments: Callable[[CommandParser], None]
-    run: Callable[[Options, Write], int]
-
-
-def as_json(value: object) -> str:
-    """Write a value as one line of JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _add_json(parser: CommandParser) -> None:
-    parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
-
 
 def _add_job(parser: CommandParser) -> None:
     parser.add_argument("job", metavar="JOB", help="The job's id, or its first 8 digits or more if no other begins so.")
-    _add_json(parser)
+    add_json(parser)
 
 
 def _job(options: Options) -> Job:
@@ -143,7 +120,7 @@ def _add_list(parser: CommandParser) -> None:
         "--limit", type=_limit, default=LIMIT, help=f"Jobs on one page, up to {LONGEST} (default: {LIMIT})."
     )
     parser.add_argument("--before", type=_uuid, metavar="JOB", help="Only jobs older than this one: the next page.")
-    _add_json(parser)
+    add_json(parser)
 
 
 def _limit(text: str) -> int:
@@ -278,7 +255,7 @@ def _add_doctor(parser: CommandParser) -> None:
         metavar="SECONDS",
         help="Name atomic job types that ran longer than this (default: %(default)s).",
     )
-    _add_json(parser)
+    add_json(parser)
 
 
 def _doctor(options: Options, write: Write) -> int:
@@ -327,7 +304,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         name="verify",
         help="Check the rows against the invariants; exit 1 with the ids that violate one.",
-        add_arguments=_add_json,
+        add_arguments=add_json,
         run=_verify,
     ),
     Verb(
@@ -336,5 +313,6 @@ VERBS: tuple[Verb, ...] = (
         add_arguments=_add_doctor,
         run=_doctor,
     ),
+    *PAUSE_VERBS,
     Verb(name="work", help="Run a worker; the same as runworker.", add_arguments=add_worker_arguments, run=_work),
 )

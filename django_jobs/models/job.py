@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Self
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, Value, When
 
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import Alone, DeadReason, ErrorClass, JobState, Resolution
 from django_jobs.models.fields import InstantField
 
 WAITING = (JobState.SCHEDULED.value, JobState.QUEUED.value, JobState.FAILED.value)
+BAND = Case(When(priority__gt=0, then=Value(1)), When(priority__lt=0, then=Value(-1)), default=Value(0))
 _FINISHED = Q(state__in=[JobState.SUCCEEDED.value, JobState.CANCELLED.value]) | Q(resolution__isnull=False)
 
 
@@ -41,7 +42,7 @@ class Job(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job_type = models.CharField(max_length=200)
     queue_name = models.CharField(max_length=100, default="default")
-    lane = models.CharField(max_length=100, default="", blank=True)
+    lane = models.CharField(max_length=250, default="", blank=True)  # "!…": set aside, see domain/lanes.py
     priority = models.SmallIntegerField(default=0)
     tenant = models.CharField(max_length=64, default="", blank=True)
     payload_version = models.PositiveIntegerField(default=1)
@@ -147,14 +148,19 @@ class Job(models.Model):
                 name="django_jobs_job_ready",
             ),
             models.Index(
-                fields=["queue_name", "available_at"],
+                F("queue_name"),
+                F("lane"),
+                BAND,
+                F("available_at"),
                 condition=Q(state__in=["scheduled", "failed"]),
                 name="django_jobs_job_due",
             ),
+            # Waiting jobs that somebody looks for although most waiting jobs are not in it: suspects, and what expires.
             models.Index(
-                fields=["available_at", "id"],
-                condition=Q(state="queued") & ~Q(isolation=""),
-                name="django_jobs_job_suspect",
+                fields=["isolation", "useful_until"],
+                condition=Q(state__in=["scheduled", "queued", "failed"])
+                & (~Q(isolation="") | Q(useful_until__isnull=False)),
+                name="django_jobs_job_watched",
             ),
             models.Index(
                 fields=["state", "id"],

@@ -17,6 +17,9 @@ class Worker(models.Model):
     pid = models.IntegerField()
     queues = models.TextField(default="[]")
     job_types = models.TextField(default="[]")
+    kinds = models.TextField(
+        default="[]", db_default="[]"
+    )  # job types with their payload versions, see domain/lanes.py
     threads = models.PositiveIntegerField(default=1)
     processes = models.PositiveIntegerField(default=1)
     code_version = models.CharField(max_length=64, default="", blank=True)

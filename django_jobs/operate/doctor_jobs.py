@@ -10,17 +10,30 @@ from datetime import timedelta
 from django.db.models import F, QuerySet
 
 from django_jobs.define import registry
+from django_jobs.domain.lanes import kind_in
 from django_jobs.models import Attempt, Job, SideEffect
 from django_jobs.operate.doctor_workers import alive
 from django_jobs.operate.finding import NAMES_SHOWN, Finding, Look, Surroundings, info, some, warning
 from django_jobs.operate.wording import counted, duration
+from django_jobs.store.pauses import paused, pauses
+from django_jobs.store.waiting import known_queues, set_aside
 
 LOOK_BACK = 10_000  # newest jobs whose attempts and owners are looked at
 
 
 def job_looks() -> tuple[Look, ...]:
     """Return the looks at jobs and effects."""
-    return (_past_lease, _unknown_types, _types_without_worker, _long_atomic, _stored_owners, _reviews, _dead_letters)
+    return (
+        _past_lease,
+        _unknown_types,
+        _types_without_worker,
+        _long_atomic,
+        _stored_owners,
+        _reviews,
+        _dead_letters,
+        _paused,
+        _set_aside,
+    )
 
 
 def _past_lease(around: Surroundings) -> Iterator[Finding]:
@@ -137,4 +150,23 @@ def _dead_letters(around: Surroundings) -> Iterator[Finding]:
     if many:
         yield info(
             "dead-letters", f"{counted(many, 'dead letter')} wait for a human.", "See 'manage.py jobs list --dead'."
+        )
+
+
+def _paused(around: Surroundings) -> Iterator[Finding]:
+    told = [f"{row.kind} {row.name} (by {row.actor}: {row.reason})" for row in pauses(using=around.using)]
+    if told:
+        yield info("paused", f"Held back: {some(told)}.", "See 'manage.py jobs pauses', and 'jobs resume' to go on.")
+
+
+def _set_aside(around: Surroundings) -> Iterator[Finding]:
+    held = paused(using=around.using)
+    lanes = set_aside(known_queues(using=around.using), using=around.using)
+    lost = sorted({kind_in(lane) for _, lane in lanes if held.allows(kind_in(lane))})
+    if lost:
+        yield warning(
+            "set-aside",
+            f"Due jobs are set aside because no live worker can run them (type and payload version): {some(lost)}.",
+            "Start workers with the code that has them. After "
+            f"{duration(around.rules.unknown_type_grace)} without one they are dead-lettered.",
         )

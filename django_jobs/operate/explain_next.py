@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
-from django_jobs.domain.states import AttemptOutcome, JobState
-from django_jobs.models import Worker
+from django_jobs.domain.lanes import is_aside, kind_in
+from django_jobs.domain.states import AttemptOutcome, JobState, PauseKind
+from django_jobs.models import Job, Worker
 from django_jobs.operate.history import JobHistory, redactor
 from django_jobs.operate.wording import LOSS, dead_reason, instant, relative
+from django_jobs.store.limits import limits_of
+from django_jobs.store.pauses import pauses
 
 
 def next_lines(history: JobHistory) -> Iterator[str]:
@@ -23,7 +26,9 @@ def next_lines(history: JobHistory) -> Iterator[str]:
 def _scheduled(history: JobHistory) -> Iterator[str]:
     due = relative(history.job.available_at, history.read_at)
     since = history.job.waiting_since
-    if since is not None:
+    if is_aside(history.job.lane):
+        yield f"It is set aside: nobody may or can run {kind_in(history.job.lane)!r} now; due since {due}."
+    elif since is not None:
         yield f"It waits for evidence about a side effect since {instant(since)}; it asks again at {due}."
     else:
         yield f"It starts when it is due, at {due}."
@@ -110,12 +115,28 @@ def _obstacles(history: JobHistory) -> Iterator[str]:
     if job.useful_until is not None:
         end = relative(job.useful_until, history.read_at)
         yield f"If it has not started by {end}, it is dead-lettered."
+    yield from _held_back(history)
     alive = _alive(history)
     serving = [worker for worker in alive if job.queue_name in (json.loads(worker.queues) or [job.queue_name])]
     if not serving:
         yield f"No live worker serves queue {job.queue_name!r}."
     elif not any(job.job_type in json.loads(worker.job_types) for worker in serving):
         yield f"No live worker of queue {job.queue_name!r} knows job type {job.job_type!r}."
+
+
+def _held_back(history: JobHistory) -> Iterator[str]:
+    job = history.job
+    names = {PauseKind.QUEUE: job.queue_name, PauseKind.TYPE: job.job_type}
+    for row in pauses(using=history.using):
+        if names[PauseKind(row.kind)] == row.name:
+            what = "Queue" if row.kind == PauseKind.QUEUE else "Job type"
+            end = f" until {relative(row.paused_until, history.read_at)}" if row.paused_until else ""
+            yield f"{what} {row.name!r} is paused by {row.actor} since {instant(row.created_at)}{end}: {row.reason}"
+    limit = limits_of([job.queue_name]).get(job.queue_name)
+    if limit is not None:
+        running = Job.objects.using(history.using).filter(state="running", queue_name=job.queue_name).count()
+        if running >= limit:
+            yield f"Queue {job.queue_name!r} runs at most {limit} at once, and {running} run now."
 
 
 def _alive(history: JobHistory) -> list[Worker]:

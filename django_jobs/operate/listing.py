@@ -110,6 +110,19 @@ def _first_id(moment: datetime) -> uuid.UUID:
     return uuid.UUID(int=(milliseconds & ((1 << 48) - 1)) << 80)
 
 
+def parse_span(text: str) -> timedelta:
+    """Read a span of time: ``30m``, ``12h``, ``7d``.
+
+    Raises:
+        ValueError: It is none; the message says what to give.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", text.strip())
+    if not found:
+        msg = f"{text!r} is no span of time; give one such as 30m, 2h or 7d."
+        raise ValueError(msg)
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
 def parse_since(text: str, *, using: str) -> datetime:
     """Read an instant in ISO form (UTC unless it says otherwise), or a span back from now: ``30m``, ``12h``, ``7d``.
 

@@ -9,7 +9,7 @@ from django_jobs.store.endings import Failure, dead_letter, fail, release, snooz
 from django_jobs.store.leases import Held, note_refusal, refused, renew
 from django_jobs.store.losses import Abandoned, Loss, abandoned, held_by, rescue
 from django_jobs.store.new_jobs import NewJob, enqueue, enqueue_many
-from django_jobs.store.waiting import expire, has_suspect, known_queues, next_due, promote
+from django_jobs.store.waiting import defer, expire, has_suspect, known_queues, next_due, promote
 
 __all__ = [
     "Abandoned",
@@ -23,6 +23,7 @@ __all__ = [
     "abandoned",
     "claim",
     "dead_letter",
+    "defer",
     "enqueue",
     "enqueue_many",
     "expire",

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.db import connections
+from django.db import OperationalError, connections
 
 from django_jobs import telemetry
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import Alone
 from django_jobs.models import Job
+from django_jobs.store.limits import limits_of, locked, with_room
 from django_jobs.store.statements import Row, joined, run
 from django_jobs.store.times import database_now
+
+LOCK_NOT_AVAILABLE = "55P03"
+ABOVE = 101  # above every priority
+BEFORE = datetime(1, 1, 2, tzinfo=UTC)  # before every due time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +35,22 @@ class KnownType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in a queue's order: behind the job that it names."""
+
+    queue_name: str
+    priority: int
+    available_at: datetime
+    job_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
     """Who claims, what it can run, and how many: one job at most per id in ``attempt_ids``.
 
-    With ``suspects`` only jobs that must run alone are claimed; ``alone`` is what the claimer can promise.
+    With ``suspects`` only jobs that must run alone are claimed; ``alone`` is what the claimer can promise. ``oldest``
+    prefers what has been due for longest to what has the highest priority. ``beyond`` names places behind which to look
+    too; a claim on PostgreSQL looks at a bounded number of rows, on SQLite at as many as it must.
     """
 
     queues: Sequence[str]
@@ -44,6 +61,8 @@ class ClaimRequest:
     worker_name: str
     suspects: bool = False
     alone: Alone = Alone.NO
+    oldest: bool = False
+    beyond: Sequence[Place] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +105,39 @@ def claim(request: ClaimRequest, *, using: str) -> list[Claimed]:
     """
     if not request.attempt_ids or not request.types or not request.queues:
         return []
-    rows = _claim_each(request, using) if connections[using].vendor == "sqlite" else _claim_all(request, using)
+    rows = _claim_within_limits(request, using)
     found = [_claimed(row, request, using) for row in rows]
     for job in found:
         telemetry.emit("job.claim", job_id=job.job_id, attempt_id=job.attempt_id, job_type=job.job_type)
     return found
+
+
+def _claim_within_limits(request: ClaimRequest, using: str) -> list[Row]:
+    """Leave full queues out; where a limited one has room, claim under its lock, which others hold for moments only."""
+    limits = limits_of(request.queues)
+    if not limits:
+        return _claim_now(request, {}, using)
+    open_queues = with_room(request.queues, limits, using=using)
+    request = replace(request, queues=open_queues)
+    limits = {name: limits[name] for name in open_queues if name in limits}
+    if not limits:
+        return _claim_now(request, {}, using)
+    try:
+        with locked(limits, using=using):
+            return _claim_now(request, limits, using)
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
+            raise
+    free = [name for name in request.queues if name not in limits]
+    return _claim_now(replace(request, queues=free), {}, using)
+
+
+def _claim_now(request: ClaimRequest, limits: Mapping[str, int], using: str) -> list[Row]:
+    if not request.queues:
+        return []
+    if connections[using].vendor == "sqlite":
+        return _claim_each(request, limits, using)
+    return _claim_all(request, limits, using)
 
 
 def _params(request: ClaimRequest) -> dict[str, Any]:
@@ -103,12 +150,15 @@ def _params(request: ClaimRequest) -> dict[str, Any]:
     }
 
 
-def _claim_all(request: ClaimRequest, using: str) -> list[Row]:
+def _claim_all(request: ClaimRequest, limits: Mapping[str, int], using: str) -> list[Row]:
     room = len(request.attempt_ids)
+    beyond = [*request.beyond, *(oldest_places(request.queues, using=using) if request.oldest else ())]
     return run(
         "claim",
         {
             **_params(request),
+            **place_params(beyond),
+            "limits": [limits.get(name) for name in request.queues],
             "job_types": [known.job_type for known in request.types],
             "versions": [known.payload_version for known in request.types],
             "leases": [known.lease.total_seconds() for known in request.types],
@@ -116,12 +166,34 @@ def _claim_all(request: ClaimRequest, using: str) -> list[Row]:
             "attempt_ids": list(request.attempt_ids),
             "limit": 0 if request.suspects else room,
             "suspects": room if request.suspects else 0,
+            "oldest": request.oldest,
         },
         using=using,
     )
 
 
-def _claim_each(request: ClaimRequest, using: str) -> list[Row]:
+def place_params(places: Sequence[Place]) -> dict[str, Any]:
+    """Spell places as statement parameters."""
+    return {
+        "after_queues": [place.queue_name for place in places],
+        "after_priorities": [place.priority for place in places],
+        "after_times": [place.available_at for place in places],
+        "after_ids": [place.job_id for place in places],
+    }
+
+
+def before_all(queue_name: str, priority: int = ABOVE) -> Place:
+    """Return the place in front of a queue's first job, or of its first job of this priority."""
+    return Place(queue_name=queue_name, priority=priority, available_at=BEFORE, job_id=uuid.UUID(int=0))
+
+
+def oldest_places(queues: Sequence[str], *, using: str) -> list[Place]:
+    """Return, per queue, the place in front of the priority whose first job has been due for longest."""
+    rows = run("queries/oldest", {"queues": list(queues)}, using=using)
+    return [before_all(row["queue_name"], row["priority"]) for row in rows]
+
+
+def _claim_each(request: ClaimRequest, limits: Mapping[str, int], using: str) -> list[Row]:
     if not _something_waits(request, using):
         return []  # a worker with nothing to start must not take SQLite's only write lock
     known = [
@@ -140,9 +212,11 @@ def _claim_each(request: ClaimRequest, using: str) -> list[Row]:
                 "claim",
                 {
                     **_params(request),
+                    "queues": with_room(request.queues, limits, using=using),
                     "known": json.dumps(known),
                     "attempt_id": attempt_id,
                     "suspects": int(request.suspects),
+                    "oldest": int(request.oldest),
                 },
                 using=using,
             )
@@ -159,7 +233,7 @@ def _something_waits(request: ClaimRequest, using: str) -> bool:
         job_type__in={known.job_type for known in request.types},
         available_at__lte=database_now(using),
     )
-    waiting = waiting.exclude(isolation="") if request.suspects else waiting.filter(isolation="")
+    waiting = waiting.filter(isolation__gt="") if request.suspects else waiting.filter(isolation="")
     return waiting.exists()
 
 

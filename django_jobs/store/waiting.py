@@ -2,47 +2,161 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Sequence
-from datetime import datetime
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import cast
 
+from django.db import connections
 from django.db.models import Min, Q, QuerySet
 
 from django_jobs import telemetry
+from django_jobs.conf import get_settings
+from django_jobs.domain.lanes import OPEN
+from django_jobs.domain.states import Alone
 from django_jobs.models import Job
-from django_jobs.store.claims import KnownType
+from django_jobs.models.job import WAITING
+from django_jobs.store.claims import KnownType, Place, place_params
+from django_jobs.store.limits import limits_of, with_room
 from django_jobs.store.statements import Row, run
 from django_jobs.store.times import database_now
 
 
-def promote(queues: Sequence[str], *, using: str, limit: int = 500) -> list[uuid.UUID]:
-    """Move jobs that have become due to the ready index, at most ``limit`` per queue."""
-    if not _due(queues, using):
+def promote(
+    queues: Sequence[str], *, using: str, runnable: Collection[str] | None = None, limit: int = 500
+) -> list[uuid.UUID]:
+    """Move jobs that have become due to the ready index, at most ``limit`` per queue, high priorities first.
+
+    Args:
+        queues: Where to look.
+        using: The database alias.
+        runnable: The kinds that somebody may and can run (see ``domain/lanes.py``); due jobs of other kinds are set
+            aside. None: all.
+        limit: How many per queue.
+    """
+    wait = until_due(queues, using=using)
+    if wait is None or wait > timedelta(0):
         return []
-    ids = [row["id"] for row in run("promote", {"queues": list(queues), "limit": limit}, using=using)]
+    return _promote([(name, OPEN) for name in queues], runnable, limit, using)
+
+
+def take_up(lanes: Collection[tuple[str, str]], *, runnable: Collection[str], using: str, limit: int = 500) -> int:
+    """Promote jobs that were set aside in these lanes (queue and lane), at most ``limit`` per lane."""
+    return len(_promote(lanes, runnable, limit, using)) if lanes else 0
+
+
+def _promote(
+    lanes: Collection[tuple[str, str]], runnable: Collection[str] | None, limit: int, using: str
+) -> list[uuid.UUID]:
+    params = {
+        "queues": [queue for queue, _ in lanes],
+        "lanes": [lane for _, lane in lanes],
+        "runnable": None if runnable is None else sorted(runnable),
+        "limit": limit,
+    }
+    rows = run("promote", params, using=using)
+    ids = [row["id"] for row in rows if row["state"] == "queued"]
     if ids:
         telemetry.emit("job.promote", count=len(ids))
+    _tell_aside(rows)
     return ids
 
 
-def _due(queues: Sequence[str], using: str) -> bool:
-    waiting = Job.objects.using(using).filter(state__in=["scheduled", "failed"], queue_name__in=list(queues))
-    return waiting.filter(available_at__lte=database_now(using)).exists()
+def defer(queues: Sequence[str], *, runnable: Collection[str], using: str) -> int:
+    """Set aside queued jobs of kinds that nobody may or can run now; returns how many.
 
-
-def expire(*, using: str, limit: int = 500) -> list[Row]:
-    """Dead-letter jobs that could not start while they were useful; returns id, type and owner of each.
-
-    Looks only at waiting jobs, each kind through its own small index; finished ones cost nothing.
+    Only so many rows at the head of each queue are looked at: repeat it while it finds some.
     """
-    if not any(waiting.filter(useful_until__lte=database_now(using)).exists() for waiting in _waiting_kinds(using)):
-        return []
-    rows = run("expire", {"limit": limit}, using=using)
+    rows = run("defer", {"queues": list(queues), "runnable": sorted(runnable)}, using=using)
+    _tell_aside(rows)
+    return len(rows)
+
+
+def _tell_aside(rows: Iterable[Row]) -> None:
+    for kind, count in Counter(row["kind"] for row in rows if row.get("state") != "queued").items():
+        telemetry.emit("job.defer", kind=kind, count=count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What stands behind one place of a queue, as far as a bounded look goes.
+
+    ``strange`` are the kinds that the asker cannot run, ``late`` counts jobs that are useless by now. ``first_mine`` is
+    the position of the first job that the asker can run; ``last`` the place before it, or where the look ended. Without
+    a place (on SQLite, and for suspects) only ``strange`` and ``late`` are told.
+    """
+
+    queue_name: str
+    look: int | None
+    many: int
+    late: int
+    strange: frozenset[str]
+    first_mine: int | None
+    last: Place | None
+
+
+def look_at(places: Sequence[Place], *, mine: Collection[str], using: str) -> list[Seen]:
+    """See what stands behind places of queues, as far as rows go that a claim would walk over; reads only."""
+    rows = run("queries/head", {**place_params(places), "mine": sorted(mine)}, using=using)
+    return [_seen(row) for row in rows]
+
+
+def _seen(row: Row) -> Seen:
+    last = None
+    if row["id"] is not None:
+        last = Place(
+            queue_name=row["queue_name"],
+            priority=row["priority"],
+            available_at=row["available_at"],
+            job_id=row["id"],
+        )
+    return Seen(
+        queue_name=row["queue_name"],
+        look=None if row["look"] is None else row["look"] - 1,
+        many=row["many"],
+        late=row["late"],
+        strange=frozenset(json.loads(row["strange"] or "[]")),
+        first_mine=row["first_mine"],
+        last=last,
+    )
+
+
+def set_aside(queues: Sequence[str], *, using: str) -> list[tuple[str, str]]:
+    """Return the lanes, with their queues, in which jobs are set aside; one index probe per lane."""
+    rows = run("queries/lanes", {"queues": list(queues)}, using=using)
+    return [(row["queue_name"], row["lane"]) for row in rows]
+
+
+def expire(*, using: str, judge: uuid.UUID | None = None, limit: int = 500) -> list[Row]:
+    """Dead-letter jobs that could not start while they were useful; returns id, type, owner and reason of each.
+
+    With the id of a worker as ``judge`` also jobs that are set aside because no worker knows their type or payload
+    version: when they have been due for the grace of the settings, and the judge has lived for as long without seeing
+    a worker that announced the kind. What is not late costs nothing, however much waits.
+    """
+    lanes = set_aside(known_queues(using=using), using=using) if judge else []
+    if not lanes and connections[using].vendor == "sqlite" and not _is_any_late(using):
+        return []  # a statement that changes nothing would still take SQLite's only write lock
+    params = {
+        "limit": limit,
+        "judge": judge,
+        "grace": get_settings().unknown_type_grace,
+        "queues": [queue for queue, _ in lanes],
+        "lanes": [lane for _, lane in lanes],
+    }
+    rows = run("expire", params, using=using)
     for row in rows:
         telemetry.emit("job.expire", job_id=row["id"])
-        telemetry.emit("job.dead", job_id=row["id"], reason="expired")
+        telemetry.emit("job.dead", job_id=row["id"], reason=row["dead_reason"])
     return rows
+
+
+def _is_any_late(using: str) -> bool:
+    waiting = Job.objects.using(using).filter(state__in=WAITING, isolation__in=[alone.value for alone in Alone])
+    return waiting.filter(useful_until__lte=database_now(using)).exists()
 
 
 def _waiting_kinds(using: str) -> list[QuerySet[Job]]:
@@ -50,20 +164,31 @@ def _waiting_kinds(using: str) -> list[QuerySet[Job]]:
     jobs = Job.objects.using(using)
     return [
         jobs.filter(state="queued", isolation=""),
-        jobs.filter(state="queued").exclude(isolation=""),
+        jobs.filter(state="queued", isolation__gt="").exclude(isolation=""),
         jobs.filter(state__in=["scheduled", "failed"]),
     ]
 
 
 def next_due(queues: Sequence[str], *, using: str) -> datetime | None:
-    """Return when the next waiting job becomes due, or None when nothing waits."""
-    waiting = Job.objects.using(using).filter(state__in=["scheduled", "failed"], queue_name__in=list(queues))
-    return cast("datetime | None", waiting.aggregate(next=Min("available_at"))["next"])
+    """Return when the next waiting job becomes due, or None when nothing waits; what is set aside does not count."""
+    return cast("datetime | None", _next_due(queues, using)["available_at"])
+
+
+def until_due(queues: Sequence[str], *, using: str) -> timedelta | None:
+    """Return how long it is until the next waiting job becomes due (zero or less: it is), or None."""
+    row = _next_due(queues, using)
+    return None if row["available_at"] is None else row["available_at"] - row["now"]
+
+
+def _next_due(queues: Sequence[str], using: str) -> Row:
+    (row,) = run("queries/next_due", {"queues": list(queues)}, using=using)
+    return row
 
 
 def has_suspect(queues: Sequence[str], types: Sequence[KnownType], *, using: str) -> bool:
-    """Say whether a due job waits that must run alone and that a worker of these types can run."""
+    """Say whether a due job waits that must run alone, that a worker of these types can run, in a queue with room."""
     now = database_now(using)
+    queues = with_room(queues, limits_of(queues), using=using)
     suspects = Job.objects.using(using).filter(
         Q(useful_until__isnull=True) | Q(useful_until__gt=now),
         state="queued",
@@ -71,7 +196,9 @@ def has_suspect(queues: Sequence[str], types: Sequence[KnownType], *, using: str
         queue_name__in=list(queues),
         available_at__lte=now,
     )
-    found = suspects.exclude(isolation="").values_list("job_type", "payload_version").distinct()
+    found = (
+        suspects.filter(isolation__gt="").exclude(isolation="").values_list("job_type", "payload_version").distinct()
+    )
     known = {(item.job_type, item.payload_version) for item in types}
     return any(pair in known for pair in found)
 

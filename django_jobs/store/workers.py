@@ -7,8 +7,9 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django_jobs.conf import get_settings
 from django_jobs.models import Worker
-from django_jobs.store.times import database_now
+from django_jobs.store.times import database_now, read_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class WorkerRecord:
     threads: int
     processes: int
     code_version: str
+    kinds: Sequence[str] = ()  # job types with their payload versions
 
 
 def register(record: WorkerRecord, *, using: str) -> None:
@@ -37,6 +39,7 @@ def register(record: WorkerRecord, *, using: str) -> None:
             "pid": record.pid,
             "queues": json.dumps(list(record.queues)),
             "job_types": json.dumps(list(record.job_types)),
+            "kinds": json.dumps(list(record.kinds)),
             "threads": record.threads,
             "processes": record.processes,
             "code_version": record.code_version[:64],
@@ -62,3 +65,11 @@ def note_stopping(worker_id: uuid.UUID, *, using: str) -> None:
 def note_stopped(worker_id: uuid.UUID, *, using: str) -> None:
     """Record that the worker has ended; what it still held can be taken at once."""
     Worker.objects.using(using).filter(pk=worker_id).update(stopped_at=database_now(using))
+
+
+def announced(*, using: str) -> set[str]:
+    """Return the kinds that a live worker can run."""
+    alive = Worker.objects.using(using).filter(
+        stopped_at__isnull=True, heartbeat_at__gt=read_now(using) - get_settings().silent_after
+    )
+    return {kind for kinds in alive.values_list("kinds", flat=True) for kind in json.loads(kinds)}

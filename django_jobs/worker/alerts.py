@@ -50,9 +50,9 @@ def tell_of_dead_letter(
 
 
 def tell_of_expired(rows: Iterable[Mapping[str, Any]], *, using: str) -> None:
-    """Tell the owners of jobs that could not start while they were useful; ``rows`` are what the store returned."""
-    reason = DeadReason.EXPIRED
+    """Tell the owners of jobs that could not start in time; ``rows`` are what the store returned."""
     for row in rows:
+        reason = DeadReason(row["dead_reason"])
         alert = Alert(job_id=row["id"], job_type=row["job_type"], owner=row["owner"], reason=dead_letter(reason))
         tell_of_dead_letter(alert, reason, using=using)
 

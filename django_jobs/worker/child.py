@@ -71,6 +71,7 @@ class Child:
 
     def _idle_time(self) -> float:
         poll = self.config.poll * (0.75 + random.random() / 4)  # noqa: S311  spreads load, guards nothing
+        poll = min(poll, self.claimer.seconds_to_next_due())
         return min(poll, LOOK_AT_RUNNING) if self.pool.running else poll
 
     def _is_drained(self) -> bool:

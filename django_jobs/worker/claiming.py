@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from django_jobs import clock
 from django_jobs.define import registry
 from django_jobs.define.definition import JobDefinition
+from django_jobs.domain.lanes import kind_text
 from django_jobs.domain.states import Alone
 from django_jobs.models import Job
-from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, has_suspect, known_queues, next_due, promote
+from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, has_suspect, known_queues, next_due
 from django_jobs.store.completion import given
 from django_jobs.store.endings import release
 from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.config import WorkerConfig
 
 logger = logging.getLogger("django_jobs.worker")
 
 LOOK_FOR_SUSPECTS_EVERY = 1.0  # seconds
 LOOK_FOR_DOUBTFUL_EVERY = 0.5  # seconds
+OLDEST_EVERY = 8  # claims; one of so many takes what has waited longest, so that low priorities go on
 DOUBT = 60.0  # seconds for which a claim without an answer may still be committed by the server
 
 
@@ -36,7 +39,8 @@ class Claimer:
         self._queues: list[str] = list(config.queues)
         self._looked_at_queues = float("-inf")
         self._looked_for_suspects = float("-inf")
-        self._promoted = float("-inf")
+        self._claims = 0
+        self._clearing = Clearing(self._kinds, using=config.database)
         self._suspect_waits = False
         self.refresh_types()
 
@@ -54,16 +58,27 @@ class Claimer:
             for (name, version), definition in self._definitions.items()
         ]
 
+    def _kinds(self) -> list[str]:
+        return [kind_text(name, version) for name, version in self._definitions]
+
+    def _open_types(self) -> list[KnownType]:
+        if not self._clearing.paused.types:
+            return self._types
+        return [item for item in self._types if item.job_type not in self._clearing.paused.types]
+
     def queues(self) -> Sequence[str]:
-        """Return the queues to serve; without a choice, all that are declared or in which something waits."""
-        if self.config.queues:
-            return self._queues
+        """Return the queues to serve, less paused ones; without a choice, all declared or in which something waits."""
+        self._clearing.read_pauses()
         now = clock.boot_seconds()
-        if now - self._looked_at_queues >= self.config.poll:
+        if not self.config.queues and now - self._looked_at_queues >= self.config.poll:
             declared = {definition.options.queue_name for definition in self._definitions.values()}
             self._queues = sorted(declared | set(known_queues(using=self.config.database)))
             self._looked_at_queues = now
-        return self._queues
+        return self._clearing.paused.open_queues(self._queues)
+
+    def seconds_to_next_due(self) -> float:
+        """Return how long it is until a waiting job becomes due, as far as this child knows; infinite if none is."""
+        return max(0.0, self._clearing.next_due - clock.boot_seconds())
 
     def take(self, free: int, running: int) -> list[RunningAttempt]:
         """Claim what may start beside what runs; at most ``free`` attempts.
@@ -72,7 +87,7 @@ class Claimer:
         several runs it alone in a child, which never convicts after a silent loss.
         """
         self.settle_doubtful()
-        self._promote()
+        self._clearing.promote(self.queues())
         if self._suspects_due():
             if running == 0:
                 alone = Alone.WORKER if self.config.processes == 1 else Alone.CHILD
@@ -82,31 +97,31 @@ class Claimer:
                 self._suspect_waits = False
             elif self.config.slot == 0:
                 return []  # one child of the worker makes room for the suspect; the others go on
-        return self._claim(free)
+        found = self._claim(free)
+        if len(found) < free and self._clearing.clear(self.queues()):
+            found += self._claim(free - len(found))
+        return found
 
     def _suspects_due(self) -> bool:
         now = clock.boot_seconds()
         if now - self._looked_for_suspects >= LOOK_FOR_SUSPECTS_EVERY or self._suspect_waits:
-            self._suspect_waits = has_suspect(self.queues(), self._types, using=self.config.database)
+            self._suspect_waits = has_suspect(self.queues(), self._open_types(), using=self.config.database)
             self._looked_for_suspects = now
         return self._suspect_waits
 
-    def _promote(self) -> None:
-        now = clock.boot_seconds()
-        if now - self._promoted >= min(self.config.poll, 1.0):
-            promote(self.queues(), using=self.config.database)
-            self._promoted = now
-
     def _claim(self, room: int, *, suspects: bool = False, alone: Alone = Alone.NO) -> list[RunningAttempt]:
+        self._claims += not suspects
         request = ClaimRequest(
             queues=self.queues(),
-            types=self._types,
+            types=self._open_types(),
             attempt_ids=[uuid.uuid4() for _ in range(room)],
             worker_id=self.config.uuid,
             worker_child=self.config.child,
             worker_name=self.config.name[:128],
             suspects=suspects,
             alone=alone,
+            oldest=not suspects and self._claims % OLDEST_EVERY == 0,
+            beyond=() if suspects else tuple(self._clearing.beyond.values()),
         )
         asked_at = clock.boot_seconds()
         self._doubtful.update(dict.fromkeys(request.attempt_ids, asked_at + DOUBT))
@@ -138,7 +153,7 @@ class Claimer:
         """Say whether no job of a known type waits in the queues, due now or later; what others run does not count."""
         if self._doubtful or next_due(self.queues(), using=self.config.database) is not None:
             return False
-        known = {item.job_type for item in self._types}
+        known = {item.job_type for item in self._open_types()}
         waiting = Job.objects.using(self.config.database).filter(
             state="queued", queue_name__in=list(self.queues()), job_type__in=known
         )

@@ -23,6 +23,7 @@ from django_jobs.worker.rescue import PATIENCE, take_back
 logger = logging.getLogger("django_jobs.worker")
 
 EXPIRE_EVERY = 30.0  # seconds between two looks for jobs whose usefulness has passed
+EXPIRE_AT_ONCE = 500
 TRY_AGAIN = 1.0  # seconds after a failed beat
 TICK = 0.5  # seconds
 
@@ -144,7 +145,10 @@ class Heart:
 
     def _expire(self) -> bool:
         with bounded(self._using, PATIENCE):
-            tell_of_expired(expire(using=self._using), using=self._using)
+            found = expire(using=self._using, judge=self._record.worker_id, limit=EXPIRE_AT_ONCE)
+            if len(found) >= EXPIRE_AT_ONCE:
+                self._due["expire"] = 0.0  # more is late
+            tell_of_expired(found, using=self._using)
         return True
 
     def _take_back_of_the_dead(self) -> None:

@@ -8,7 +8,7 @@ from django_jobs.domain.states import NOT_BUILT, TRANSITIONS, DeadReason, JobSta
 from docs.generators import markdown
 
 STATE_MEANING = {
-    JobState.SCHEDULED: "Due later.",
+    JobState.SCHEDULED: "Due later, or set aside because nobody may or can run it now.",
     JobState.QUEUED: "Due now; any worker that knows the type may claim it.",
     JobState.RUNNING: "Leased to one attempt.",
     JobState.FAILED: "The last attempt failed; the next one is scheduled.",
@@ -35,8 +35,8 @@ REASON_MEANING = {
     DeadReason.UNCHANGED: "The same unknown error `unchanged` times in a row.",
     DeadReason.POISON: "The job was lost too often, the last time without company: it ends its process.",
     DeadReason.NO_PROGRESS: "Too many snoozes, releases and leases that ran out.",
-    DeadReason.UNKNOWN_TYPE: "Reserved: jobs of a type that no worker knows simply wait.",
-    DeadReason.VERSION: "Reserved: jobs of a payload version that no worker knows simply wait.",
+    DeadReason.UNKNOWN_TYPE: "No live worker announced the job type for `UNKNOWN_TYPE_GRACE`.",
+    DeadReason.VERSION: "No live worker announced the payload version for `UNKNOWN_TYPE_GRACE`; the type was known.",
     DeadReason.EFFECT_REVIEW: "Only a human can find out whether an effect was applied, or which of two jobs meant it.",
     DeadReason.EFFECT_OPEN: "An effect stayed unclear for `reconcile_max_age`, or was open when the handler ended.",
     DeadReason.CANCELLED: "Reserved: cancelled after an effect was sent.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections import Counter
 
@@ -81,6 +82,25 @@ def test_r15_processes_on_sqlite_never_run_one_job_twice(server: Server, databas
     programs(PROGRAM, [["work"]] * 4, database_url)
 
     _each_ran_once(500, processes=1)
+
+
+def test_limit_is_never_exceeded_by_processes(server: Server, database_url: str) -> None:
+    """Six processes with room for four each, a limit of three: never more than three run, all run once, none is stuck."""
+    from django.db import transaction
+
+    with transaction.atomic():
+        for _ in range(150):
+            store.enqueue(new_job(queue_name="reports"), using="default")
+
+    outputs = programs(PROGRAM, [["crowd"]] * 6, database_url)
+
+    assert max(int(output) for output in outputs) <= 3
+    assert max(map(int, outputs)) >= 1
+    _each_ran_once(150, processes=1)
+    spans = Attempt.objects.values_list("started_at", "finished_at")
+    moves = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
+    running = list(itertools.accumulate(change for _, change in moves))
+    assert max(running) <= 3
 
 
 def _each_ran_once(jobs: int, *, processes: int) -> None:

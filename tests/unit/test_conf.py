@@ -143,3 +143,25 @@ def test_wrong_settings_stop_the_program() -> None:
         pytest.raises(DefinitionError, match=r"THREADS.*COLOUR"),
     ):
         get_settings()
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"limit": 0}, "['reports']['limit'] must be a whole number of at least 1, not 0"),
+        ({"limit": True}, "['limit'] must be"),
+        ({"capacity": "9"}, "['capacity'] must be"),
+        ({"limits": 2}, "no entry 'limits'. Did you mean limit?"),
+        ({5: 2}, "no entry 5."),
+    ],
+)
+def test_bounds_of_a_queue_are_checked(entry: dict[Any, Any], said: str) -> None:
+    """A typo in a bound must not leave a queue without one."""
+    (found,) = problems({"QUEUES": {"reports": entry}})
+
+    assert said in found
+
+
+def test_bounds_of_a_queue_can_be_given() -> None:
+    """Either bound, both, or none."""
+    assert problems({"QUEUES": {"a": {"limit": 1}, "b": {"capacity": 5, "limit": 2}, "c": {}}}) == []

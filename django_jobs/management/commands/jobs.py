@@ -8,7 +8,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections, router
 
-from django_jobs.management.verbs import USAGE, VERBS
+from django_jobs.management.verb import USAGE
+from django_jobs.management.verbs import VERBS
 from django_jobs.models import Job
 
 

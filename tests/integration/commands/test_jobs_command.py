@@ -346,7 +346,14 @@ def test_doctor_as_json_has_levels() -> None:
 @pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
 def test_unknown_database_is_a_usage_error(verb: str) -> None:
     """Every verb takes --database and refuses one that does not exist."""
-    job = (uuid.uuid4(),) if verb in {"show", "explain"} else ()
+    pause = ("queue", "mail", "--as", "ann")
+    wanted = {
+        "show": (uuid.uuid4(),),
+        "explain": (uuid.uuid4(),),
+        "resume": pause,
+        "pause": (*pause, "--reason", "why"),
+    }
+    job = wanted.get(verb, ())
 
     with pytest.raises(CommandError, match="There is no database 'nowhere' in DATABASES") as refused:
         jobs(verb, *job, "--database", "nowhere")

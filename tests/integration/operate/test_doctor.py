@@ -11,10 +11,11 @@ from django.db import connection, connections
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
-from django_jobs.models import Attempt, Job, Worker
+from django_jobs.models import Attempt, Job, Pause, Worker
 from django_jobs.operate.doctor import Diagnosis, diagnose
 from django_jobs.operate.doctor_database import OLD, database_looks
 from django_jobs.operate.finding import Finding, Surroundings, some
+from django_jobs.store.pauses import pause
 from tests.integration.operate.stories import WORKER, Story
 
 pytestmark = pytest.mark.django_db
@@ -59,6 +60,16 @@ def slow(job_type: str, took: timedelta) -> None:
     Attempt.objects.filter(job=story.job).update(started_at=story.now - took, finished_at=story.now)
 
 
+def hold(kind: str, name: str) -> None:
+    """Pause something."""
+    pause(kind, name, actor="ann", reason="provider is down", using="default")
+
+
+def aside() -> Story:
+    """A due job of a type that nobody knows, set aside by a worker."""
+    return Story(job_type="gone.type", state="scheduled", lane="!gone.type 1")
+
+
 def silent(**fields: Any) -> None:
     """A worker that fell silent an hour ago."""
     worker(**{"heartbeat_at": clock.now() - timedelta(hours=1), **fields})
@@ -91,6 +102,8 @@ CASES: list[tuple[str, Callable[[], object], str, str]] = [
     ("stored-owner-unknown", lambda: Story(owner="nobody"), "warning", "nobody"),
     ("effect-needs-review", review, "warning", "1 effect of unknown outcome waits for a human; jobs: "),
     ("dead-letters", lambda: Story().claim().fail(dead="age"), "info", "1 dead letter"),
+    ("paused", lambda: hold("queue", "mail"), "info", "queue mail (by ann: provider is down)"),
+    ("set-aside", lambda: aside(), "warning", "gone.type 1"),
 ]  # fmt: skip
 
 
@@ -123,6 +136,18 @@ def test_finding_is_found(name: str, make: Callable[[], object], level: str, sai
         ("long-atomic", lambda: slow("shop.charge_order", timedelta(seconds=99))),
         ("stored-owner-unknown", lambda: Story(owner="nobody").claim().succeed()),
         ("dead-letters", lambda: Story().claim().fail(dead="age").discard()),
+        (
+            "paused",
+            lambda: Pause.objects.create(
+                kind="type",
+                name="x",
+                actor="a",
+                reason="b",
+                paused_until=clock.now() - timedelta(1),
+                created_at=clock.now(),
+            ),
+        ),
+        ("set-aside", lambda: (aside(), hold("type", "gone.type"))),
         ("type-without-worker", lambda: Story().claim().fail(dead="age") and worker(job_types="[]")),
         ("type-without-worker", lambda: (Story(job_type="gone.type"), worker())),
     ],

@@ -10,9 +10,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from django_jobs import clock
 from django_jobs.models import Attempt, JobPayload, Worker
 from django_jobs.operate.explain import Explanation, explain
 from django_jobs.operate.history import as_dict, history_of
+from django_jobs.store.pauses import pause
 from tests.integration.operate.stories import WORKER, Story
 
 pytestmark = pytest.mark.django_db
@@ -327,6 +329,46 @@ def test_obstacles_are_told(fields: dict[str, Any] | None, said: str) -> None:
     text = lines(story, "What is next")
 
     assert (said in text) if said else ("No live worker" not in text)
+
+
+def test_pause_is_told_with_who_and_why() -> None:
+    """A waiting job says which pause holds it back, of its queue or its type, and not one of others."""
+    story = Story()
+    for kind, name in (("queue", "payments"), ("type", "shop.charge_order"), ("queue", "mail"), ("type", "payments")):
+        pause(kind, name, actor="ann", reason=f"provider is down ({kind})", using="default")
+
+    text = lines(story, "What is next")
+
+    assert "Queue 'payments' is paused by ann since" in text
+    assert "Job type 'shop.charge_order' is paused by ann since" in text
+    assert "provider is down (type)" in text
+    assert text.count("is paused by") == 2
+
+
+def test_end_of_a_pause_is_told() -> None:
+    """So that nobody has to ask when it goes on."""
+    story = Story()
+    pause("queue", "payments", actor="ann", reason="why", until=clock.now() + timedelta(hours=2), using="default")
+
+    assert "until 2" in lines(story, "What is next")
+
+
+def test_full_queue_is_told(settings: Any) -> None:
+    """A job behind a limit says how many run; one with room says nothing."""
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {"payments": {"limit": 1}}}
+    story = Story()
+    assert "at most" not in lines(story, "What is next")
+
+    Story().claim()
+
+    assert "Queue 'payments' runs at most 1 at once, and 1 run now." in lines(story, "What is next")
+
+
+def test_set_aside_is_told() -> None:
+    """A job whose kind nobody may or can run says so."""
+    story = Story(state="scheduled", lane="!shop.charge_order 1")
+
+    assert "It is set aside: nobody may or can run 'shop.charge_order 1' now" in lines(story, "What is next")
 
 
 def blind(story: Story) -> Story:

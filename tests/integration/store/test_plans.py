@@ -121,6 +121,12 @@ def test_claim_walks_the_ready_index_in_order() -> None:
         "attempt_ids": ["00000000-0000-4000-8000-000000000001"],
         "limit": 1,
         "suspects": 0,
+        "oldest": False,
+        "limits": [None] * 5,
+        "after_queues": [],
+        "after_priorities": [],
+        "after_times": [],
+        "after_ids": [],
         "worker_id": "00000000-0000-4000-8000-000000000002",
         "worker_child": 1,
         "worker_name": "worker",
@@ -128,7 +134,7 @@ def test_claim_walks_the_ready_index_in_order() -> None:
     }
     nodes = _prepared("claim", params)
 
-    assert {"job_ready", "job_suspect"} <= _indexes(nodes)
+    assert {"job_ready", "job_watched"} <= _indexes(nodes)
     ready = [node for node in nodes if node.get("Index Name") == "django_jobs_job_ready"]
     assert "queue_name" in ready[0]["Index Cond"]
     assert "available_at" in ready[0]["Index Cond"]
@@ -136,7 +142,7 @@ def test_claim_walks_the_ready_index_in_order() -> None:
 
 def test_promotion_reads_the_due_index() -> None:
     """It reads what is due and nothing else."""
-    nodes = _prepared("promote", {"queues": ["q1", "q2"], "limit": 500})
+    nodes = _prepared("promote", {"queues": ["q1", "q2"], "lanes": ["", ""], "runnable": None, "limit": 500})
     assert "job_due" in _indexes(nodes)
     assert _indexes(_asked(lambda: store.promote(["nowhere"], using="default"))) == {"job_due"}
 
@@ -148,7 +154,7 @@ def test_next_due_time_is_read_from_the_due_index() -> None:
 
 def test_suspects_have_an_index_of_their_own() -> None:
     """Few rows are in it, however many are queued."""
-    assert _indexes(_asked(lambda: store.has_suspect(["q1"], [known()], using="default"))) == {"job_suspect"}
+    assert _indexes(_asked(lambda: store.has_suspect(["q1"], [known()], using="default"))) == {"job_watched"}
 
 
 def test_queues_are_found_by_probes() -> None:
@@ -158,7 +164,7 @@ def test_queues_are_found_by_probes() -> None:
     nodes = [node for query in queries for node in _explain(query["sql"])]
 
     assert found == ["default", "q0", "q1", "q2", "q3", "q4"]
-    assert _indexes(nodes) <= {"job_ready", "job_due", "job_suspect"}
+    assert _indexes(nodes) <= {"job_ready", "job_due", "job_watched"}
     assert len(queries) <= 2 * (len(found) + 1) + 1
 
 
@@ -167,8 +173,8 @@ def test_expiry_looks_at_waiting_jobs_only() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
 
-    assert _indexes(_asked(lambda: store.expire(using="default"))) <= {"job_ready", "job_due", "job_suspect"}
-    assert _indexes(_prepared("expire", {"limit": 500})) <= {"job_ready", "job_due", "job_suspect", "job_pkey"}
+    assert _indexes(_asked(lambda: store.expire(using="default"))) <= {"job_ready", "job_due", "job_watched"}
+    assert _indexes(_prepared("expire", {"limit": 500})) <= {"job_ready", "job_due", "job_watched", "job_pkey"}
 
 
 def test_lost_jobs_are_found_among_the_running() -> None:

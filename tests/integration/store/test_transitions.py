@@ -39,6 +39,7 @@ def _raising(call: Callable[[], object]) -> bool:
 ACTIONS: dict[str, Callable[[Proof], bool]] = {
     "enqueue": _enqueue,
     "promote": lambda proof: store.promote([QUEUE], using="default") == [proof.job_id],
+    "defer": lambda proof: store.defer([QUEUE], runnable=[], using="default") == 1,
     "claim": lambda proof: [job.job_id for job in store.claim(request(), using="default")] == [proof.job_id],
     "expire": lambda proof: [row["id"] for row in store.expire(using="default")] == [proof.job_id],
     "renew": lambda proof: _raising(

@@ -159,17 +159,19 @@ def test_nothing_is_told_of_what_is_rolled_back(declare: Declare) -> None:
     assert len(deaths(told)) == 1
 
 
-def test_end_of_usefulness_is_told_to_the_owner_r39() -> None:
+@pytest.mark.parametrize("reason", ["expired", "unknown_type", "version"])
+def test_end_of_usefulness_is_told_to_the_owner_r39(reason: str) -> None:
     """A job that could not start while it was useful has had no attempt; its owner hears of it all the same."""
     job_id = uuid.uuid4()
 
     with Told() as told:
-        tell_of_expired([{"id": job_id, "job_type": "tests.news", "owner": "shop"}], using="default")
+        late = {"id": job_id, "job_type": "tests.news", "owner": "shop", "dead_reason": reason}
+        tell_of_expired([late], using="default")
 
     (alert,) = deaths(told)
     assert (alert["job_id"], alert["owner"], alert["reason"], alert["attempts"]) == (
         job_id,
         "shop",
-        "dead letter: expired",
+        f"dead letter: {reason}",
         0,
     )

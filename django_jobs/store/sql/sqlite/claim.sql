@@ -1,6 +1,6 @@
 -- purpose: lease one job that can start now, open its attempt, and hand over all that is needed to run it
 -- guard: state 'queued', due, still useful, of a known type and version; one writer at a time, so nothing is skipped
--- index: django_jobs_job_ready (django_jobs_job_suspect for jobs that must run alone)
+-- index: django_jobs_job_ready (django_jobs_job_watched for jobs that must run alone)
 UPDATE django_jobs_job
 SET state = 'running', revision = revision + 1, fence = fence + 1, attempt_id = %(attempt_id)s,
     lease_owner = %(worker_id)s, lease_child = %(worker_child)s,
@@ -32,7 +32,7 @@ WHERE id = CASE WHEN %(suspects)s > 0 THEN (
             SELECT 1 FROM json_each(%(known)s) k
             WHERE json_extract(k.value, '$.job_type') = j.job_type
                 AND json_extract(k.value, '$.payload_version') = j.payload_version)
-        ORDER BY j.priority DESC, j.available_at, j.id LIMIT 1)
+        ORDER BY CASE WHEN %(oldest)s > 0 THEN j.available_at END, j.priority DESC, j.available_at, j.id LIMIT 1)
     END
 RETURNING id
 -- then

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('django_jobs', '0003_control_and_retention'),
+        ('django_jobs', '0004_claiming'),
     ]
 
     operations = [

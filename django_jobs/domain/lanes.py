@@ -1,0 +1,36 @@
+"""Lanes: where in a queue a job waits, so that claims and promotion never walk over rows that cannot run.
+
+The lane ``""`` is open. Jobs of a kind that nobody may or can run now wait in a lane of their kind's own. A kind is a
+job type with a payload version, written ``shop.charge_order 1``.
+"""
+
+from __future__ import annotations
+
+OPEN = ""
+ASIDE = "!"
+
+
+def kind_text(job_type: str, payload_version: int) -> str:
+    """Write a kind."""
+    return f"{job_type} {payload_version}"
+
+
+def kind_parts(kind: str) -> tuple[str, int]:
+    """Read what :func:`kind_text` wrote."""
+    job_type, _, version = kind.rpartition(" ")
+    return job_type, int(version)
+
+
+def lane_of(kind: str) -> str:
+    """Return the lane in which jobs of a kind wait that nobody may or can run now."""
+    return ASIDE + kind
+
+
+def kind_in(lane: str) -> str:
+    """Return the kind whose jobs wait in a lane made by :func:`lane_of`."""
+    return lane.removeprefix(ASIDE)
+
+
+def is_aside(lane: str) -> bool:
+    """Say whether jobs in this lane are set aside."""
+    return lane.startswith(ASIDE)

@@ -1,0 +1,125 @@
+"""Pauses: an operator holds a queue or a job type back. What runs goes on; nothing new of it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Q
+
+from django_jobs import telemetry
+from django_jobs.domain.identity import check_name
+from django_jobs.domain.lanes import kind_parts
+from django_jobs.domain.states import PauseKind
+from django_jobs.exceptions import PauseError
+from django_jobs.models import Pause
+from django_jobs.store.times import database_now, read_now
+
+ACTOR_LIMIT = 150
+REASON_LIMIT = 1000
+_LONGEST = {PauseKind.QUEUE: 100, PauseKind.TYPE: 200}
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The pauses in force."""
+
+    queues: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+
+    def open_queues(self, queues: Collection[str]) -> list[str]:
+        """Leave out the queues that are paused."""
+        return [name for name in queues if name not in self.queues]
+
+    def allows(self, kind: str) -> bool:
+        """Say whether the job type of a kind is not paused."""
+        return kind_parts(kind)[0] not in self.types
+
+
+def pause(kind: str, name: str, *, actor: str, reason: str, until: datetime | None = None, using: str) -> Pause:
+    """Hold a queue or a job type back until it is resumed, or until a time; a pause that is there is replaced.
+
+    Workers know within about a second. Waiting jobs keep their order, enqueueing goes on, what runs is not touched, and
+    a job whose usefulness ends is dead-lettered all the same.
+
+    Raises:
+        PauseError: The kind is neither ``queue`` nor ``type``, actor or reason is missing or too long, or ``until`` is
+            naive or over.
+        KeyFormatError: The name is empty, too long or not printable ASCII.
+    """
+    which = _checked(kind, name)
+    values = {
+        "actor": _text("actor", actor, ACTOR_LIMIT),
+        "reason": _text("reason", reason, REASON_LIMIT),
+        "paused_until": _future(until, using),
+        "created_at": database_now(using),
+    }
+    Pause.objects.using(using).update_or_create(kind=which.value, name=name, defaults=values)
+    telemetry.emit("pause.set", kind=which.value, name=name, actor=actor, reason=reason)
+    return Pause.objects.using(using).get(kind=which.value, name=name)
+
+
+def resume(kind: str, name: str, *, actor: str, using: str) -> bool:
+    """Let a queue or a job type go on; its jobs start in their old order.
+
+    Returns:
+        False when it was not paused.
+
+    Raises:
+        PauseError: The kind is neither ``queue`` nor ``type``, or the actor is missing or too long.
+        KeyFormatError: The name is empty, too long or not printable ASCII.
+    """
+    which = _checked(kind, name)
+    _text("actor", actor, ACTOR_LIMIT)
+    many, _ = Pause.objects.using(using).filter(kind=which.value, name=name).delete()
+    if many:
+        telemetry.emit("pause.ended", kind=which.value, name=name, actor=actor)
+    return bool(many)
+
+
+def pauses(*, using: str) -> list[Pause]:
+    """Return the pauses in force, by kind and name."""
+    in_force = Q(paused_until__isnull=True) | Q(paused_until__gt=database_now(using))
+    return list(Pause.objects.using(using).filter(in_force).order_by("kind", "name"))
+
+
+def paused(*, using: str) -> Paused:
+    """Return the names that are paused now; a few rows, read whole."""
+    rows = pauses(using=using)
+    return Paused(
+        queues=frozenset(row.name for row in rows if row.kind == PauseKind.QUEUE),
+        types=frozenset(row.name for row in rows if row.kind == PauseKind.TYPE),
+    )
+
+
+def _checked(kind: str, name: str) -> PauseKind:
+    try:
+        which = PauseKind(kind)
+    except ValueError:
+        msg = f"A pause is of kind 'queue' or 'type', not {kind!r}."
+        raise PauseError(msg) from None
+    check_name(name, what="queue name" if which is PauseKind.QUEUE else "job type", limit=_LONGEST[which])
+    return which
+
+
+def _text(what: str, value: object, limit: int) -> str:
+    if not isinstance(value, str) or not value.strip():
+        msg = f"A pause needs a{'n' if what == 'actor' else ''} {what}, so that others know whom to ask; got {value!r}."
+        raise PauseError(msg)
+    if len(value) > limit or "\x00" in value:
+        msg = f"The {what} of a pause may have up to {limit} characters and no NUL; this one has {len(value)}."
+        raise PauseError(msg)
+    return value
+
+
+def _future(until: datetime | None, using: str) -> datetime | None:
+    if until is None:
+        return None
+    if not isinstance(until, datetime) or until.utcoffset() is None:
+        msg = f"The end of a pause must be an aware datetime, or it names no instant; got {until!r}."
+        raise PauseError(msg)
+    if until <= read_now(using):
+        msg = f"The end of a pause must lie ahead, and {until.isoformat()} is over."
+        raise PauseError(msg)
+    return until
