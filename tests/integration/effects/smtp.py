@@ -23,7 +23,7 @@ HANG, CLOSE, DRIBBLE = "hang", "close", "dribble"
 
 @dataclass(slots=True)
 class Mailbox:
-    """What arrived, and where the server listens; ``replies`` override the usual ones by command."""
+    """What arrived, and where the server listens; ``replies`` override the usual ones by command, or by a whole line in lower case: clients differ in theirs."""
 
     port: int = 0
     replies: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Mailbox:
 
     def reply(self, connection: socket.socket, command: str, line: str = "") -> bool:
         """Answer a command as scripted; False ends the connection."""
-        text = self.replies.get(line) or self.replies.get(command) or USUAL.get(command, "500 what")
+        text = self.replies.get(line.lower()) or self.replies.get(command) or USUAL.get(command, "500 what")
         if text == CLOSE:
             return False
         if text == HANG:

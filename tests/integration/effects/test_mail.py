@@ -164,7 +164,7 @@ def test_reply_with_a_code_is_an_answer(settings: Any, replies: dict[str, str], 
 def test_all_recipients_refused_with_mixed_codes(settings: Any, second: str, permanent: bool) -> None:
     """One that may be let in later keeps the whole mail alive; nobody got it."""
     message = a_mail(to=["ann@example.com", "bob@example.com"])
-    script = {"rcpt TO:<ann@example.com>": "550 5.1.1 no such user", "rcpt TO:<bob@example.com>": second}
+    script = {"rcpt to:<ann@example.com>": "550 5.1.1 no such user", "rcpt to:<bob@example.com>": second}
     with mail_server(**script) as mailbox:
         outcome = deliver(settings, mailbox, message=message)
 
@@ -275,7 +275,7 @@ def test_nobody_listens_is_known_not_sent(settings: Any) -> None:
 def test_recipients_that_were_refused_are_named(settings: Any) -> None:
     """Some recipients were refused and some not: the mail was taken, and the receipt names the refused."""
     message = a_mail(to=["ann@example.com"], bcc=["bob@example.com"])
-    with mail_server(**{"rcpt TO:<bob@example.com>": "450 4.2.1 later"}) as mailbox:
+    with mail_server(**{"rcpt to:<bob@example.com>": "450 4.2.1 later"}) as mailbox:
         outcome = deliver(settings, mailbox, message=message)
 
     assert isinstance(outcome, Confirmed)
