@@ -8,9 +8,23 @@ from typing import Any
 
 import pytest
 
+from django_jobs.effects import record
 from testproject.payments.process import ProviderProcess
-from tests.integration.effects.factories import MovableClock, movable_clock
+from tests.integration.effects.factories import Crash, MovableClock, movable_clock
 from tests.integration.effects.storages import BUCKETS
+
+
+@pytest.fixture(autouse=True)
+def crashes_end_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a ``Crash`` stand for the end of the process: nothing is written after it, not even what a handler caught."""
+    described = record._described
+
+    def unless_dead(error: BaseException) -> str:
+        if isinstance(error, Crash):
+            raise error
+        return described(error)
+
+    monkeypatch.setattr(record, "_described", unless_dead)
 
 
 @pytest.fixture
