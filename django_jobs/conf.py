@@ -29,6 +29,10 @@ def _seconds(value: float, text: str) -> Any:
     return field(default=timedelta(seconds=value), metadata={"doc": text})
 
 
+def _days(value: float, text: str) -> Any:
+    return field(default=timedelta(days=value), metadata={"doc": text})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsSettings:
     """Every setting with its default; the metadata text is the documentation."""
@@ -80,6 +84,10 @@ class JobsSettings:
         False,
         "Say so when workers reach PostgreSQL through a pooler in transaction mode: nothing then depends on a session.",
     )
+    keep_content: timedelta = _days(30, "How long finished jobs keep arguments, results and texts; for 'jobs prune'.")
+    keep_dead_content: timedelta = _days(90, "The same for dead letters, counted from when they were settled.")
+    keep_rows: timedelta = _days(400, "How long finished jobs keep their rows: attempts, effects, sends, the job.")
+    keep_workers: timedelta = _days(30, "How long rows of workers are kept after their last heartbeat.")
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
 
 
@@ -160,6 +168,13 @@ def _relation_problems(given: Mapping[str, Any]) -> list[str]:
         found.append("DJANGO_JOBS['SILENT_AFTER'] must be at least twice HEARTBEAT, or live workers look dead.")
     if values.max_call >= values.grace:
         found.append("DJANGO_JOBS['MAX_CALL'] must be shorter than GRACE, or a stop cuts calls to providers.")
+    found.extend(
+        f"DJANGO_JOBS['{name.upper()}'] must not be longer than KEEP_ROWS: content goes with the rows."
+        for name in ("keep_content", "keep_dead_content")
+        if getattr(values, name) > values.keep_rows
+    )
+    if values.keep_workers < 2 * values.silent_after:
+        found.append("DJANGO_JOBS['KEEP_WORKERS'] must be at least twice SILENT_AFTER, or live workers lose theirs.")
     return found
 
 

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import uuid
+from datetime import datetime
 
 _COUNTER_BITS = 42  # 12 bits of rand_a and the upper 30 of rand_b: ids of one millisecond count up
 _TAIL_BITS = 32  # random in every id, so that no id can be guessed from its neighbour
@@ -52,6 +53,11 @@ def _assemble(millisecond: int, counter: int, tail: int) -> uuid.UUID:
 
 _generator = _Generator()
 os.register_at_fork(after_in_child=_generator.restart)
+
+
+def first_id(moment: datetime) -> uuid.UUID:
+    """Return the lowest id that can be made at ``moment``: what is smaller was made before."""
+    return uuid.UUID(int=(max(0, int(moment.timestamp() * 1000)) & ((1 << 48) - 1)) << 80)
 
 
 def uuid7() -> uuid.UUID:

@@ -79,6 +79,14 @@ class PauseKind(StrEnum):
     TYPE = "type"
 
 
+class Pruning(StrEnum):
+    """What a batch of pruning took."""
+
+    CONTENT = "content"  # of finished jobs: arguments, results, requests, answers, messages, tracebacks, digests
+    JOBS = "jobs"  # finished jobs with all of their rows
+    KEYS = "keys"  # expired keys of jobs whose content or whose rows are gone
+
+
 class Resolution(StrEnum):
     """How a human (or a declared policy) settled a dead letter."""
 

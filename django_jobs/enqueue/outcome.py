@@ -15,9 +15,9 @@ class EnqueueResult:
 
     ``outcome`` is ``created``, ``duplicate`` (a live key answered with its job; nothing was stored),
     ``created_after_expiry`` (the key had expired; a new job holds it) or, from ``enqueue_many`` only, ``conflict``.
-    ``state`` is the job's state as it was read (``pruned`` when only its key is left), ``resolution`` how a dead letter
-    was settled. ``version_differs`` marks a duplicate whose arguments were recorded under
-    another payload version and could not be compared.
+    ``state`` is the job's state as it was read (when the job was pruned and only its key is left: its last one),
+    ``resolution`` how a dead letter was settled. ``version_differs`` marks a duplicate whose arguments were recorded
+    under another payload version and could not be compared.
     """
 
     id: uuid.UUID

@@ -47,7 +47,11 @@ def show_text(shown: Shown) -> str:
 
 def _parts(shown: Shown) -> Iterator[str]:
     yield _fields("Job", shown["job"])
-    yield _fields("Payload", shown["payload"]) if shown["payload"] else "PAYLOAD\nmissing"
+    yield (
+        _fields("Payload", shown["payload"])
+        if shown["payload"]
+        else f"PAYLOAD\n{shown['content_removed'] or 'missing'}"
+    )
     if shown["key"]:
         yield _fields("Idempotency key", shown["key"])
     if shown["attempts"]:

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_jobs.domain.states import JobState
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.pausing import PAUSE_VERBS
+from django_jobs.management.prune import add_prune, run_prune
 from django_jobs.management.show import show_text
 from django_jobs.management.tables import harmless, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
@@ -219,7 +220,7 @@ def _report_dict(report: Report) -> dict[str, Any]:
         "database": report.database,
         "clean": not report.violated,
         "seconds": round(report.seconds, 3),
-        "pruned": [],
+        "pruned": [{"kind": item.kind, "rows": item.rows, "batches": item.batches} for item in report.pruned],
         "invariants": [
             {
                 "name": item.invariant.name,
@@ -243,8 +244,19 @@ def _report_lines(report: Report) -> Iterator[str]:
     held = len(report.checked) - len(report.violated)
     yield (
         f"{held} of {counted(len(report.checked), 'invariant')} hold in database {report.database!r}, in "
-        f"{report.seconds:.2f} s. Nothing has been pruned, so every row must be accounted for."
+        f"{report.seconds:.2f} s. {_pruned_so_far(report)}"
     )
+
+
+def _pruned_so_far(report: Report) -> str:
+    if not report.pruned:
+        return "Nothing has been pruned, so every row must be accounted for."
+    told = {"content": "the content of {}", "jobs": "all rows of {}", "keys": "{}"}
+    parts = [
+        told.get(item.kind, "{}").format(counted(item.rows, "key" if item.kind == "keys" else "job"))
+        for item in report.pruned
+    ]
+    return f"Pruned before, and taken into account: {', '.join(parts)}."
 
 
 def _add_doctor(parser: CommandParser) -> None:
@@ -314,5 +326,11 @@ VERBS: tuple[Verb, ...] = (
         run=_doctor,
     ),
     *PAUSE_VERBS,
+    Verb(
+        name="prune",
+        help="Remove the content, then the rows, of jobs that finished long ago; what is still needed stays.",
+        add_arguments=add_prune,
+        run=run_prune,
+    ),
     Verb(name="work", help="Run a worker; the same as runworker.", add_arguments=add_worker_arguments, run=_work),
 )

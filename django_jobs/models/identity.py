@@ -11,8 +11,8 @@ from django_jobs.models.fields import InstantField
 class IdempotencyKey(models.Model):
     """Who holds a key. Live while the job is unfinished, then until its end plus ``ttl_seconds``.
 
-    ``expires_at`` is written only when the job row is pruned; before that the job's own times decide, so that no
-    completion ever touches this row.
+    ``expires_at`` and how the job ended are written only when the job row is pruned; before that the job's own times
+    decide, so that no completion ever touches this row.
     """
 
     job_id = models.UUIDField(primary_key=True)
@@ -23,6 +23,8 @@ class IdempotencyKey(models.Model):
     ttl_seconds = models.FloatField()
     created_at = InstantField()
     expires_at = InstantField(null=True, blank=True)
+    final_state = models.CharField(max_length=16, null=True, blank=True)  # noqa: DJ001  null until the job is pruned
+    final_resolution = models.CharField(max_length=12, null=True, blank=True)  # noqa: DJ001  null: it had none
 
     class Meta:
         """One holder per key."""

@@ -82,6 +82,7 @@ class Job(models.Model):
     traceparent = models.CharField(max_length=64, default="", blank=True)
     created_at = InstantField()
     finished_at = InstantField(null=True, blank=True)
+    content_removed_at = InstantField(null=True, blank=True)  # since then it has no payload and no readable text
 
     objects = JobQuerySet.as_manager()
 

@@ -18,6 +18,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django_jobs.conf import get_settings
 from django_jobs.operate.doctor_database import database_looks
 from django_jobs.operate.doctor_jobs import job_looks
+from django_jobs.operate.doctor_retention import retention_looks
 from django_jobs.operate.doctor_workers import worker_looks
 from django_jobs.operate.finding import Finding, Surroundings
 from django_jobs.store.times import read_now
@@ -51,7 +52,7 @@ def diagnose(*, using: str, long: timedelta = LONG) -> Diagnosis:
     if unapplied:
         return Diagnosis(database=using, read_at=None, findings=(*findings, unapplied))
     around = Surroundings(using=using, now=read_now(using), rules=get_settings(), long=long)
-    for look in (*database_looks(connections[using].vendor), *worker_looks(), *job_looks()):
+    for look in (*database_looks(connections[using].vendor), *worker_looks(), *job_looks(), *retention_looks()):
         findings.extend(look(around))
     return Diagnosis(database=using, read_at=around.now, findings=tuple(findings))
 

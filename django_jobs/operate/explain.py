@@ -66,6 +66,8 @@ def _intended(history: JobHistory) -> Iterator[str]:
 
 
 def _payload(history: JobHistory) -> str:
+    if history.content_removed:
+        return f"its content was {history.content_removed}."
     if history.payload is None:
         return "its row is missing (run 'manage.py jobs verify')."
     text = canonical(shown_json(history.payload.arguments, redactor()))
@@ -74,11 +76,15 @@ def _payload(history: JobHistory) -> str:
 
 def _key(history: JobHistory) -> Iterator[str]:
     payload, key = history.payload, history.key
-    if payload is None or not payload.key:
+    name, scope = (payload.key, payload.key_scope) if payload else (key.key, key.scope) if key else ("", "")
+    if not name and history.content_removed:
+        yield "If it had an idempotency key, that had expired and was removed with the content."
+        return
+    if not name:
         yield "It has no idempotency key, so nothing was deduplicated."
         return
-    yield f"Idempotency key {payload.key} in scope {payload.key_scope}{_key_life(history)}."
-    if payload.previous_job_id is not None:
+    yield f"Idempotency key {name} in scope {scope}{_key_life(history)}."
+    if payload is not None and payload.previous_job_id is not None:
         yield f"It took the key over from job {payload.previous_job_id}, whose time had run out."
     if history.duplicates:
         last = history.duplicates[-1].created_at

@@ -26,6 +26,7 @@ from django_jobs.models import (
     Send,
     SideEffect,
 )
+from django_jobs.operate.wording import duration, instant
 from django_jobs.store.times import read_now
 
 
@@ -53,6 +54,14 @@ class JobHistory:
     adopted: tuple[EffectHistory, ...]
     steps: tuple[JobStep, ...]
     duplicates: tuple[DuplicateEnqueue, ...]
+
+    @property
+    def content_removed(self) -> str:
+        """When and how long after its end the job's content was removed, as part of a sentence; empty if it was not."""
+        removed, finished = self.job.content_removed_at, self.job.finished_at
+        if removed is None or finished is None:
+            return ""
+        return f"removed at {instant(removed)}, {duration(removed - finished)} after its end"
 
     def attempt_number(self, attempt_id: uuid.UUID | None) -> int | None:
         """Return the number of an attempt of this job, None for another job's."""
@@ -110,7 +119,7 @@ def redactor() -> Redactor:
 
 def shown_json(text: str | None, mask: Redactor) -> Any:
     """Return stored JSON with its secrets masked, None for none; a text that is no JSON is hidden whole."""
-    if text is None:
+    if not text:  # empty: pruning removed it
         return None
     try:
         return mask.value(json.loads(text))
@@ -145,6 +154,7 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
         "database": history.using,
         "read_at": plain(history.read_at),
         "job": row_as_dict(history.job, mask),
+        "content_removed": history.content_removed,
         "payload": row_as_dict(history.payload, mask) if history.payload else None,
         "key": row_as_dict(history.key, mask) if history.key else None,
         "attempts": rows(history.attempts),

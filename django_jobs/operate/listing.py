@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models import Exists, OuterRef, QuerySet
 
+from django_jobs.domain.ids import first_id
 from django_jobs.domain.states import AttemptOutcome
-from django_jobs.models import Attempt, Job, JobPayload
+from django_jobs.models import Attempt, IdempotencyKey, Job, JobPayload
 from django_jobs.operate.wording import LOSS
 from django_jobs.store.times import read_now
 
@@ -63,6 +64,9 @@ def list_jobs(filters: Filters, *, using: str) -> Page:
     shown = found[: filters.limit]
     ids = [job.pk for job in shown]
     keys = dict(JobPayload.objects.using(using).filter(pk__in=ids).values_list("pk", "key"))
+    emptied = [key for key in ids if key not in keys]
+    if emptied:  # of a job without content the key is known as long as it holds it
+        keys.update(IdempotencyKey.objects.using(using).filter(pk__in=emptied).values_list("pk", "key"))
     attempts: dict[uuid.UUID, list[str]] = {job.pk: [] for job in shown}
     rows = Attempt.objects.using(using).filter(job_id__in=ids).order_by("job_id", "number")
     for job_id, outcome in rows.values_list("job_id", "outcome"):
@@ -94,20 +98,18 @@ def _matching(filters: Filters, using: str) -> QuerySet[Job]:
     if filters.subject:
         jobs = jobs.about(filters.subject)
     if filters.key:
-        jobs = jobs.filter(Exists(JobPayload.objects.using(using).filter(pk=OuterRef("pk"), key=filters.key)))
+        # The key that it was enqueued with; without content, the key that it still holds.
+        enqueued = JobPayload.objects.using(using).filter(pk=OuterRef("pk"), key=filters.key)
+        holding = IdempotencyKey.objects.using(using).filter(pk=OuterRef("pk"), key=filters.key)
+        jobs = jobs.filter(Exists(enqueued) | Exists(holding))
     if filters.lost:
         jobs = jobs.filter(Exists(Attempt.objects.using(using).lost().filter(job_id=OuterRef("pk"))))
     if filters.since is not None:
         # Ids sort by time, so the primary key bounds the look; the column decides.
-        jobs = jobs.filter(created_at__gte=filters.since, pk__gte=_first_id(filters.since - _SKEW))
+        jobs = jobs.filter(created_at__gte=filters.since, pk__gte=first_id(filters.since - _SKEW))
     if filters.before is not None:
         jobs = jobs.filter(pk__lt=filters.before)
     return jobs
-
-
-def _first_id(moment: datetime) -> uuid.UUID:
-    milliseconds = max(0, int(moment.timestamp() * 1000))
-    return uuid.UUID(int=(milliseconds & ((1 << 48) - 1)) << 80)
 
 
 def parse_span(text: str) -> timedelta:

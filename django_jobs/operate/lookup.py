@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import uuid
 
+from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import JobsError
-from django_jobs.models import Job
+from django_jobs.models import IdempotencyKey, Job, PrunedStretch
+from django_jobs.operate.wording import instant
 
 SHORTEST = 8
 _DIGITS = 32
@@ -30,7 +32,7 @@ def find_job(text: str, *, using: str) -> Job:
     lowest, highest = uuid.UUID(digits.ljust(_DIGITS, "0")), uuid.UUID(digits.ljust(_DIGITS, "f"))
     found = list(Job.objects.using(using).filter(pk__gte=lowest, pk__lte=highest).order_by("pk")[: _SHOWN + 1])
     if not found:
-        msg = f"There is no job {text!r} in database {using!r}."
+        msg = f"There is no job {text!r} in database {using!r}.{_pruned(lowest, highest, using)}"
         raise JobNotFoundError(msg)
     if len(found) > 1:
         some = ", ".join(str(job.pk) for job in found[:_SHOWN])
@@ -38,3 +40,21 @@ def find_job(text: str, *, using: str) -> Job:
         msg = f"More than one job begins with {text!r}: {some}{more}. Give more digits."
         raise JobNotFoundError(msg)
     return found[0]
+
+
+def _pruned(lowest: uuid.UUID, highest: uuid.UUID, using: str) -> str:
+    """Say what pruning left of a job, or that it took jobs of this age."""
+    key = IdempotencyKey.objects.using(using).filter(pk__gte=lowest, pk__lte=highest, expires_at__isnull=False).first()
+    if key is not None:
+        end = f"{key.final_state} ({key.final_resolution})" if key.final_resolution else key.final_state
+        return (
+            f" Job {key.pk} ended {end} and was pruned; its idempotency key {key.key} in scope {key.scope} answers "
+            f"until {instant(key.expires_at)}."
+        )
+    stretches = PrunedStretch.objects.using(using).filter(
+        kind=Pruning.JOBS, last_job_id__gte=lowest, first_job_id__lte=highest
+    )
+    newest = stretches.order_by("-created_at").first()
+    if newest is None:
+        return ""
+    return f" Finished jobs with ids near it were pruned, the last of them at {instant(newest.created_at)}."

@@ -188,7 +188,7 @@ def facts_of(item: EffectHistory, *, job_id: uuid.UUID, now: datetime) -> Effect
         call=sends[-1].deadline_at - sends[-1].started_at if sends else get_settings().max_call,
         digest=effect.request_digest,
         sends=tuple(past(send) for send in sends),
-        stored_digest=effect.request_digest if sends else None,
+        stored_digest=effect.request_digest or None if sends else None,
         settled_at=max((send.settled_at for send in unclear), default=None),
         resolved="found" if effect.state == EffectState.SUCCEEDED and not confirmed else "",
         abandoned=effect.state == EffectState.ABANDONED,

@@ -55,12 +55,22 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedSoFar:
+    """What batches of one kind (``content``, ``jobs`` or ``keys``) took in all."""
+
+    kind: str
+    rows: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Every invariant on one snapshot of one database."""
+    """Every invariant on one snapshot of one database, relative to what was pruned."""
 
     database: str
     checked: tuple[Checked, ...]
     seconds: float
+    pruned: tuple[PrunedSoFar, ...] = ()
 
     @property
     def violated(self) -> tuple[Checked, ...]:
@@ -101,7 +111,15 @@ def verify(*, using: str) -> Report:
     started = time.monotonic()
     with _snapshot(connection):
         checked = tuple(Checked(invariant=item, ids=_ids(connection, item)) for item in invariants())
-    return Report(database=using, checked=checked, seconds=time.monotonic() - started)
+        pruned = tuple(_pruned(connection))
+    return Report(database=using, checked=checked, seconds=time.monotonic() - started, pruned=pruned)
+
+
+def _pruned(connection: BaseDatabaseWrapper) -> Iterator[PrunedSoFar]:
+    with connection.cursor() as cursor:
+        cursor.execute('SELECT kind, SUM("rows"), COUNT(*) FROM django_jobs_prunedstretch GROUP BY kind ORDER BY kind')
+        for kind, rows, batches in cursor.fetchall():
+            yield PrunedSoFar(kind=kind, rows=int(rows), batches=batches)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from django_jobs.models import Installation, Job, Reconciliation, Send, SideEffe
 
 OnAmbiguous = Literal["review", "resend", "accept"]
 
+REMOVED = "removed"  # stands for a digest that pruning took
 TEXT_LIMIT = 8192
 ABANDONED = "policy"
 BY_SEND = "send"
@@ -130,7 +131,7 @@ def facts_of(
         call=intent.call,
         digest=intent.digest,
         sends=tuple(past(send) for send in sends),
-        stored_digest=effect.request_digest if sends else None,
+        stored_digest=stored_digest(effect, sends),
         settled_at=max((send.settled_at for send in unclear), default=None),
         resolved=_resolved(effect),
         abandoned=effect.state == EffectState.ABANDONED,
@@ -142,6 +143,17 @@ def facts_of(
         absence_proves=effect.can_reconcile or not unclear,
         on_ambiguous=intent.on_ambiguous,
     )
+
+
+def stored_digest(effect: SideEffect, sends: Sequence[Send]) -> str | None:
+    """Return the digest of what was sent last, None for none.
+
+    Pruning removes it. What was applied is then not compared any more; for what was rejected the present request counts
+    as another one, so that it gets a key of its own.
+    """
+    if not sends:
+        return None
+    return effect.request_digest or (REMOVED if effect.state == EffectState.REJECTED else None)
 
 
 def _resolved(effect: SideEffect) -> Literal["", "found", "human"]:

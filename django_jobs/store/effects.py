@@ -116,12 +116,20 @@ def intend(held: Held, intent: Intent, *, sending: bool = True) -> Intended:
 
 
 def _locked(intent: Intent, held: Held, now: datetime) -> SideEffect:
-    """Insert the effect or find it, and lock it; two jobs with one business key meet here."""
+    """Insert the effect or find it, and lock it; two jobs with one business key meet here.
+
+    Found and yet not there: pruning deleted it while this waited for its lock. The second insert is then the first.
+    """
     rows = SideEffect.objects.using(held.using)
-    rows.bulk_create([new_effect(intent, job_id=held.job_id, now=now)], ignore_conflicts=True)
-    return rows.select_for_update(no_key=True).get(
+    found = rows.select_for_update(no_key=True).filter(
         tenant=intent.tenant, provider=intent.provider, business_key=intent.business_key, name=intent.name
     )
+    rows.bulk_create([new_effect(intent, job_id=held.job_id, now=now)], ignore_conflicts=True)
+    effect = found.first()
+    if effect is None:
+        rows.bulk_create([new_effect(intent, job_id=held.job_id, now=now)], ignore_conflicts=True)
+        effect = found.get()
+    return effect
 
 
 def _sends(effect: SideEffect) -> list[Send]:

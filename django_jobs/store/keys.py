@@ -12,13 +12,13 @@ from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import JobState, is_unfinished
 from django_jobs.store.statements import Row, run
 
-PRUNED = "pruned"
+PRUNED = "pruned"  # of a job that somebody deleted without writing down how it had ended
 DUPLICATES_PER_HOUR = 20  # rows kept per job and hour; telemetry counts all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyHolder:
-    """The job that a key stands for; ``state`` is ``pruned`` when its row is gone and only the key is left."""
+    """The job that a key stands for; when its row was pruned, ``state`` and ``resolution`` are how it had ended."""
 
     job_id: uuid.UUID
     state: str
@@ -45,8 +45,9 @@ def key_holders(scope: str, keys: Sequence[str], *, using: str) -> dict[str, Key
 
 
 def _holder(row: Row) -> KeyHolder:
+    gone = row["state"] is None
     live = is_live(
-        unfinished=row["state"] is not None and is_unfinished(row["state"], row["resolution"]),
+        unfinished=not gone and is_unfinished(row["state"], row["resolution"]),
         finished_at=row["finished_at"],
         ttl=timedelta(seconds=row["ttl_seconds"]),
         expires_at=row["expires_at"],
@@ -54,8 +55,8 @@ def _holder(row: Row) -> KeyHolder:
     )
     return KeyHolder(
         job_id=row["job_id"],
-        state=row["state"] or PRUNED,
-        resolution=row["resolution"],
+        state=(row["final_state"] or PRUNED) if gone else row["state"],
+        resolution=row["final_resolution"] if gone else row["resolution"],
         payload_version=row["payload_version"],
         payload_fingerprint=row["payload_fingerprint"],
         is_live=live,

@@ -14,6 +14,7 @@ from django_jobs.conf import KEYS, JobsSettings, get_settings, problems
 from django_jobs.exceptions import DefinitionError
 
 SECOND = timedelta(seconds=1)
+DAY = timedelta(days=1)
 WRONG_FOR: dict[type, tuple[Any, ...]] = {
     timedelta: (5, "5", None, timedelta(0), timedelta(milliseconds=999), timedelta(days=-1)),
     bool: ("yes", 1, None),
@@ -79,6 +80,9 @@ def test_settings_that_are_no_dict_are_told(given: Any) -> None:
         ({"SILENT_AFTER": 9 * SECOND}, "SILENT_AFTER"),
         ({"GRACE": 10 * SECOND}, "MAX_CALL"),
         ({"MAX_CALL": 30 * SECOND}, "MAX_CALL"),
+        ({"KEEP_ROWS": 89 * DAY}, "KEEP_DEAD_CONTENT"),
+        ({"KEEP_CONTENT": 401 * DAY}, "KEEP_CONTENT"),
+        ({"KEEP_WORKERS": 39 * SECOND}, "KEEP_WORKERS"),
     ],
 )
 def test_settings_that_contradict_each_other_are_told(given: Mapping[str, Any], named: str) -> None:

@@ -1,4 +1,4 @@
-"""``manage.py jobs <verb>``: look at jobs, explain them, verify the rows, and run a worker."""
+"""``manage.py jobs <verb>``: look at jobs, explain them, verify the rows, prune, and run a worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     Exit codes: 0 done, 1 something was found or failed, 2 usage; ``work`` has those of runworker.
     """
 
-    help = "Look at jobs and run workers."
+    help = "Look at jobs, remove old ones, and run workers."
     # Looking must work just when something is wrong; doctor prints the checks, and work runs them.
     requires_system_checks = ()
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +27,7 @@ from django_jobs.models import (
     Job,
     JobPayload,
     JobStep,
+    PrunedStretch,
     Reconciliation,
     Send,
     SideEffect,
@@ -35,6 +38,14 @@ ERROR = "v1:" + "e" * 64
 WORKER = uuid.UUID(int=7)
 SECOND = timedelta(seconds=1)
 LIFETIME = timedelta(hours=24)
+
+
+@contextmanager
+def later(**span: float) -> Iterator[None]:
+    """Put the clock of the block so far ahead."""
+    moment = clock.now() + timedelta(**span)
+    with clock.override(lambda: moment):
+        yield
 
 
 class Story:
@@ -417,7 +428,16 @@ def healthy() -> None:
     Story(key="order:10", takes_over=settled.job)
     pruned = IdempotencyKey(job_id=uuid7(), scope="/gone", key="order:11", payload_fingerprint=ERROR, ttl_seconds=1.0)
     pruned.created_at = pruned.expires_at = settled.now
+    pruned.final_state = "succeeded"
     pruned.save()
+    PrunedStretch.objects.create(
+        kind="jobs",
+        first_job_id=pruned.pk,
+        last_job_id=pruned.pk,
+        rows=1,
+        finished_before=settled.now,
+        created_at=settled.now,
+    )
     Story(key="order:3", takes_over=Story(key="order:3").claim().succeed().job)
     _healthy_effects()
 
