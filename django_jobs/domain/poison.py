@@ -25,6 +25,7 @@ from django_jobs.domain.retry import (
 from django_jobs.domain.states import Alone, DeadReason, LossCause
 
 SILENT_LOSSES_BEFORE_ALONE = 2
+FREE_CAUSES = frozenset({LossCause.EXPIRED, LossCause.ENDED})  # they say nothing against the job: no loss is counted
 
 
 def isolation(*, exit_lost: int, silent_lost: int) -> Alone:
@@ -38,16 +39,27 @@ def isolation(*, exit_lost: int, silent_lost: int) -> Alone:
     return Alone.CHILD if exit_lost >= 1 else Alone.NO
 
 
-def convicts(cause: LossCause, alone: Alone) -> bool:
-    """Say whether a loss of ``cause`` proves the job itself guilty, given the company that its attempt had."""
+def convicts(cause: LossCause, alone: Alone, *, stopping: bool = False) -> bool:
+    """Say whether a loss of ``cause`` proves the job itself guilty, given the company that its attempt had.
+
+    A worker that fell silent while it was ``stopping`` proves nothing: whoever asked it to stop may have ended it.
+    """
     if cause is LossCause.EXIT:
         return alone is not Alone.NO
-    return cause is LossCause.SILENT and alone is Alone.WORKER
+    return cause is LossCause.SILENT and alone is Alone.WORKER and not stopping
+
+
+def ended_on_purpose(*, announced: bool, killed_by_supervisor: bool) -> bool:
+    """Say whether a reaped process was ended by its worker and not by a job: only what was said beforehand counts.
+
+    Neither an exit code nor a stop that is under way is proof: a job can exit with any code, at any time.
+    """
+    return announced or killed_by_supervisor
 
 
 def count_loss(counters: Counters, cause: LossCause) -> Counters:
-    """Return the counters after a loss; a lease that ran out under a living worker is a free move, not a loss."""
-    if cause is LossCause.EXPIRED:
+    """Return the counters after a loss; what says nothing against the job is a free move, not a loss."""
+    if cause in FREE_CAUSES:
         return count_free(counters)
     if cause is LossCause.EXIT:
         return replace(counters, lost=counters.lost + 1, exit_lost=counters.exit_lost + 1)
@@ -70,6 +82,7 @@ def after_loss(
     counters: Counters,
     age: timedelta,
     useful_left: timedelta | None,
+    stopping: bool = False,
     random: Random = _random.random,
 ) -> Next:
     """Decide what follows a lost attempt whose claim wrote ``alone``; ``counters`` already count the loss.
@@ -78,9 +91,9 @@ def after_loss(
     ``policy.losses`` attempts were lost and the last loss convicts.
     """
     delay = _delay(policy, cause=cause, counters=counters, random=random)
-    if cause is LossCause.EXPIRED:
+    if cause in FREE_CAUSES:
         return after_free_move(policy, counters=counters, age=age, delay=delay, useful_left=useful_left)
-    if counters.lost >= policy.losses and convicts(cause, alone):
+    if counters.lost >= policy.losses and convicts(cause, alone, stopping=stopping):
         return DeadLetter(DeadReason.POISON)
     if useful_left is not None and delay > useful_left:
         return DeadLetter(DeadReason.EXPIRED)
@@ -90,5 +103,7 @@ def after_loss(
 
 
 def _delay(policy: RetryPolicy, *, cause: LossCause, counters: Counters, random: Random) -> timedelta:
+    if cause is LossCause.ENDED:
+        return ZERO  # as after a release: nobody but the worker was the reason
     times = counters.free if cause is LossCause.EXPIRED else counters.lost
     return ZERO if times <= 1 else backoff(policy, times - 1, random=random)

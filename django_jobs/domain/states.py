@@ -35,6 +35,7 @@ class LossCause(StrEnum):
     EXIT = "exit"  # the supervisor reaped the process
     SILENT = "silent"  # the worker's heartbeat is missing
     EXPIRED = "expired"  # the lease is over although the worker still beats; charged as a free move
+    ENDED = "ended"  # the worker ended the process on purpose and could not give the job back; charged as a free move
 
 
 class Alone(StrEnum):

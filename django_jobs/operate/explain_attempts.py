@@ -60,6 +60,8 @@ def loss_text(attempt: Attempt) -> str:
         return exit_text(attempt.exit_status)
     if attempt.loss_cause == LossCause.SILENT:
         return "its worker stopped saying that it lives"
+    if attempt.loss_cause == LossCause.ENDED:
+        return "its worker ended the process on purpose and could not give the job back"
     return "its lease was over and it had not finished"
 
 

@@ -7,9 +7,9 @@ This room holds one function per transition, each of which runs one guarded stat
 from django_jobs.store.claims import Claimed, ClaimRequest, KnownType, claim
 from django_jobs.store.endings import Failure, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.leases import Held, note_refusal, refused, renew
-from django_jobs.store.losses import Abandoned, Loss, abandoned, held_by, rescue
+from django_jobs.store.losses import Abandoned, Loss, Page, abandoned, count_held, held_by, rescue
 from django_jobs.store.new_jobs import NewJob, enqueue, enqueue_many
-from django_jobs.store.waiting import defer, expire, has_suspect, known_queues, next_due, promote
+from django_jobs.store.waiting import defer, expire, known_queues, next_due, oldest_suspect, promote
 
 __all__ = [
     "Abandoned",
@@ -20,19 +20,21 @@ __all__ = [
     "KnownType",
     "Loss",
     "NewJob",
+    "Page",
     "abandoned",
     "claim",
+    "count_held",
     "dead_letter",
     "defer",
     "enqueue",
     "enqueue_many",
     "expire",
     "fail",
-    "has_suspect",
     "held_by",
     "known_queues",
     "next_due",
     "note_refusal",
+    "oldest_suspect",
     "promote",
     "refused",
     "release",

@@ -48,9 +48,10 @@ class Place:
 class ClaimRequest:
     """Who claims, what it can run, and how many: one job at most per id in ``attempt_ids``.
 
-    With ``suspects`` only jobs that must run alone are claimed; ``alone`` is what the claimer can promise. ``oldest``
-    prefers what has been due for longest to what has the highest priority. ``beyond`` names places behind which to look
-    too; a claim on PostgreSQL looks at a bounded number of rows, on SQLite at as many as it must.
+    With ``suspects`` only jobs that must run alone are claimed; ``alone`` is what the claimer can promise, and a job
+    that needs more is left to others. ``oldest`` prefers what has been due for longest to what has the highest
+    priority. ``beyond`` names places behind which to look too; a claim on PostgreSQL looks at a bounded number of rows,
+    on SQLite at as many as it must.
     """
 
     queues: Sequence[str]

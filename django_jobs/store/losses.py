@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef
 
@@ -37,6 +37,9 @@ class Abandoned:
     age: timedelta
     useful_left: timedelta | None
     cause: LossCause
+    error_fingerprint: str
+    lease_left: timedelta  # at the moment of the look; below zero when the lease is over
+    stopping: bool  # its worker had been asked to stop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +54,55 @@ class Loss:
     message: str = ""
 
 
-def held_by(*, worker_id: uuid.UUID, child: int, using: str) -> list[Abandoned]:
-    """Return the running jobs of one child; call it when the child's death was seen."""
+class Page(NamedTuple):
+    """How far a look through all lost attempts has come: the last job id seen of each kind."""
+
+    silent: uuid.UUID | None = None
+    expired: uuid.UUID | None = None
+
+    def past(self, item: Abandoned) -> Page:
+        """Return the place after ``item``."""
+        return self._replace(**{"silent" if item.cause is LossCause.SILENT else "expired": item.job_id})
+
+
+def held_by(*, worker_id: uuid.UUID, child: int, using: str, on_purpose: bool = False) -> list[Abandoned]:
+    """Return the running jobs of one child whose death was seen; ``on_purpose``: its worker had ended it."""
     jobs = Job.objects.using(using).filter(state="running", lease_owner=worker_id, lease_child=child)
-    return _with_attempts(jobs, LossCause.EXIT, using)
+    return _with_attempts(jobs, LossCause.ENDED if on_purpose else LossCause.EXIT, using)
 
 
-def abandoned(*, using: str, limit: int = 500) -> list[Abandoned]:
-    """Return running jobs whose worker is silent or stopped, then those whose lease has been over for the patience."""
+def abandoned(*, using: str, limit: int = 500, after: Page | None = None) -> list[Abandoned]:
+    """Return running jobs whose worker is silent or stopped, then those whose lease has been over for the patience.
+
+    At most ``limit`` of each kind, by job id; ``after`` asks for what comes behind the jobs that were seen already.
+    """
     rules = get_settings()
+    after = after or Page()
     now = read_now(using)
     running = Job.objects.using(using).filter(state="running")
     alive = Worker.objects.using(using).filter(
         pk=OuterRef("lease_owner"), stopped_at__isnull=True, heartbeat_at__gt=now - rules.silent_after
     )
-    silent = running.filter(~Exists(alive)).order_by("id")[:limit]
-    expired = running.filter(Exists(alive), lease_expires_at__lt=now - rules.expired_patience).order_by("id")[:limit]
+    silent = running.filter(~Exists(alive))
+    expired = running.filter(Exists(alive), lease_expires_at__lt=now - rules.expired_patience)
+    if after.silent:
+        silent = silent.filter(pk__gt=after.silent)
+    if after.expired:
+        expired = expired.filter(pk__gt=after.expired)
     return [
-        *_with_attempts(silent, LossCause.SILENT, using, now=now),
-        *_with_attempts(expired, LossCause.EXPIRED, using, now=now),
+        *_with_attempts(silent.order_by("id")[:limit], LossCause.SILENT, using, now=now),
+        *_with_attempts(expired.order_by("id")[:limit], LossCause.EXPIRED, using, now=now),
     ]
+
+
+def count_held(items: Sequence[Abandoned], *, using: str) -> int:
+    """Return how many of these attempts still hold their job: rows that were skipped because somebody locks them."""
+    held = 0
+    for start in range(0, len(items), 500):
+        ids = [item.attempt_id for item in items[start : start + 500]]
+        pairs = Job.objects.using(using).filter(state="running", pk__in=[i.job_id for i in items[start : start + 500]])
+        held += pairs.filter(attempt_id__in=ids).count()
+    return held
 
 
 def _with_attempts(
@@ -81,15 +113,28 @@ def _with_attempts(
         return []
     now = now or read_now(using)
     attempts = Attempt.objects.using(using).in_bulk([job.attempt_id for job in found])
+    owners = {job.lease_owner for job in found if job.lease_owner is not None}
+    stopping = set(
+        Worker.objects.using(using).filter(pk__in=owners, stopping_at__isnull=False).values_list("pk", flat=True)
+    )
     return [
-        _abandoned(job, held, attempts.get(held), cause=cause, using=using, now=now)
+        _abandoned(
+            job, held, attempts.get(held), cause=cause, using=using, now=now, stopping=job.lease_owner in stopping
+        )
         for job in found
         if (held := job.attempt_id) is not None
     ]
 
 
 def _abandoned(
-    job: Job, attempt_id: uuid.UUID, attempt: Attempt | None, *, cause: LossCause, using: str, now: datetime
+    job: Job,
+    attempt_id: uuid.UUID,
+    attempt: Attempt | None,
+    *,
+    cause: LossCause,
+    using: str,
+    now: datetime,
+    stopping: bool,
 ) -> Abandoned:
     return Abandoned(
         job_id=job.pk,
@@ -104,6 +149,9 @@ def _abandoned(
         age=now - job.generation_started_at,
         useful_left=None if job.useful_until is None else job.useful_until - now,
         cause=cause,
+        error_fingerprint=job.error_fingerprint,
+        lease_left=(job.lease_expires_at or now) - now,
+        stopping=stopping,
     )
 
 

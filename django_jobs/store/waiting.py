@@ -185,8 +185,11 @@ def _next_due(queues: Sequence[str], using: str) -> Row:
     return row
 
 
-def has_suspect(queues: Sequence[str], types: Sequence[KnownType], *, using: str) -> bool:
-    """Say whether a due job waits that must run alone, that a worker of these types can run, in a queue with room."""
+def oldest_suspect(queues: Sequence[str], types: Sequence[KnownType], *, using: str) -> Alone:
+    """Return how much room the oldest due job needs that must run alone and that a worker of these types can run.
+
+    ``Alone.NO`` when none is due in a queue with room.
+    """
     now = database_now(using)
     queues = with_room(queues, limits_of(queues), using=using)
     suspects = Job.objects.using(using).filter(
@@ -196,11 +199,12 @@ def has_suspect(queues: Sequence[str], types: Sequence[KnownType], *, using: str
         queue_name__in=list(queues),
         available_at__lte=now,
     )
-    found = (
-        suspects.filter(isolation__gt="").exclude(isolation="").values_list("job_type", "payload_version").distinct()
-    )
     known = {(item.job_type, item.payload_version) for item in types}
-    return any(pair in known for pair in found)
+    found = suspects.filter(isolation__gt="").exclude(isolation="").order_by("available_at", "id")
+    for job_type, version, isolation in found.values_list("job_type", "payload_version", "isolation"):
+        if (job_type, version) in known:
+            return Alone(isolation)
+    return Alone.NO
 
 
 def known_queues(*, using: str) -> list[str]:

@@ -17,7 +17,8 @@ from django.db import DatabaseError, connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.worker.config import Exit, WorkerConfig
-from django_jobs.worker.link import ChildEnd, Order
+from django_jobs.worker.link import ChildEnd, Order, Word
+from django_jobs.worker.room import Seat
 from django_jobs.worker.wake import Wake
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ LOOK_AT_RUNNING = 0.5  # seconds between two looks for attempts that ran past th
 class Child:
     """The loop of one child. Orders only set a number and wake it."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, tell: Callable[[Word, int], bool] = lambda *_: True) -> None:
         from django_jobs.worker.claiming import Claimer
         from django_jobs.worker.execute import abandon, execute
         from django_jobs.worker.pool import Pool
@@ -42,9 +43,10 @@ class Child:
         self.config = config
         self.wake = Wake()
         self.stops = 0
-        self.claimer = Claimer(config)
+        self.seat = Seat(tell)
+        self.claimer = Claimer(config, self.seat)
         self.pool = Pool(config.threads, execute, abandon, self.wake.set)
-        self.ending = Ending(self.pool, self.wake, grace=config.grace)
+        self.ending = Ending(self.pool, self.wake, grace=config.grace, announce=lambda: tell(Word.ENDING, 0))
         self._isolated = False
         self._error_since = 0.0
 
@@ -52,6 +54,14 @@ class Child:
         """Drain, or end at once."""
         self.stops = max(self.stops, 1 if order is Order.DRAIN else 2)
         self.wake.set()
+
+    def follow(self, order: Order, number: int) -> None:
+        """Take an order of the supervisor."""
+        if order in {Order.DRAIN, Order.STOP_NOW}:
+            self.stop(order)
+        else:
+            self.seat.follow(order, number)
+            self.wake.set()
 
     def run(self) -> int:
         """Serve until stopped; returns the exit code."""
@@ -63,6 +73,7 @@ class Child:
                 if self._is_drained():
                     break
                 self.wake.wait(self._idle_time())
+        self.seat.give_back()
         code = self.ending.drain(lambda: self.stops)
         self._guarded(self.claimer.settle_doubtful)
         self.pool.stop()
@@ -86,7 +97,7 @@ class Child:
         running = self.pool.running
         self._isolated = self._isolated and bool(running)
         free = self.pool.free
-        if self._isolated or free == 0 or self.ending.recycling:
+        if self._isolated or (free == 0 and self.seat.is_free) or self.ending.recycling:
             return 0
         claimed: list[RunningAttempt] | None = self._guarded(lambda: self.claimer.take(free, len(running)))
         for attempt in claimed or []:
@@ -121,16 +132,16 @@ class Child:
 
 def _follow_orders(link: ChildEnd, child: Child) -> None:
     while (order := link.next_order()) is not None:
-        child.stop(order)
+        child.follow(*order)
     child.stop(Order.DRAIN)  # the supervisor died: nobody reports for this process now
 
 
-def _load(config: WorkerConfig) -> Child:
+def _load(config: WorkerConfig, link: ChildEnd) -> Child:
     django.setup()
     from django_jobs.worker.connection import keep_connections
 
     keep_connections(config.database)
-    return Child(config)
+    return Child(config, link.tell)
 
 
 def main(argument: str) -> int:
@@ -143,7 +154,7 @@ def main(argument: str) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what a killed handler printed is kept
     try:
-        child = _load(config)
+        child = _load(config, link)
     except BaseException:  # noqa: BLE001  also sys.exit(): whatever kept the code from loading is judged by the supervisor
         traceback.print_exc()
         return Exit.NOT_STARTED

@@ -12,12 +12,13 @@ from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.lanes import kind_text
 from django_jobs.domain.states import Alone
 from django_jobs.models import Job
-from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, has_suspect, known_queues, next_due
+from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, known_queues, next_due, oldest_suspect
 from django_jobs.store.completion import given
 from django_jobs.store.endings import release
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.room import Seat, Stand
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -30,8 +31,9 @@ DOUBT = 60.0  # seconds for which a claim without an answer may still be committ
 class Claimer:
     """Claims for one child. Keeps what it asked for, so that a lost reply cannot lose a job."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, seat: Seat | None = None) -> None:
         self.config = config
+        self.seat = seat or Seat(lambda *_: True)
         self._definitions: dict[tuple[str, int], JobDefinition] = {}
         self._types: list[KnownType] = []
         self._doubtful: dict[uuid.UUID, float] = {}  # attempt ids whose claim was not answered, and until when to look
@@ -41,7 +43,7 @@ class Claimer:
         self._looked_for_suspects = float("-inf")
         self._claims = 0
         self._clearing = Clearing(self._kinds, using=config.database)
-        self._suspect_waits = False
+        self._suspect_waits = Alone.NO  # the room that the oldest due suspect needs
         self.refresh_types()
 
     def refresh_types(self) -> None:
@@ -83,29 +85,52 @@ class Claimer:
     def take(self, free: int, running: int) -> list[RunningAttempt]:
         """Claim what may start beside what runs; at most ``free`` attempts.
 
-        A job that has to run alone waits for a child without company. A worker of one child is alone then; one of
-        several runs it alone in a child, which never convicts after a silent loss.
+        A job that has to run alone waits for a child without company; one that needs the whole worker waits until the
+        supervisor has made the other children quiet. The oldest due one comes first.
         """
+        stand = self.seat.stand(busy=running > 0)
         self.settle_doubtful()
         self._clearing.promote(self.queues())
-        if self._suspects_due():
-            if running == 0:
-                alone = Alone.WORKER if self.config.processes == 1 else Alone.CHILD
-                found = self._claim(1, suspects=True, alone=alone)
-                if found:
-                    return found
-                self._suspect_waits = False
-            elif self.config.slot == 0:
-                return []  # one child of the worker makes room for the suspect; the others go on
+        needed = self._suspect_due()
+        if stand is Stand.HELD:
+            if needed is not Alone.WORKER:
+                self.seat.give_back()  # it ran elsewhere meanwhile
+            return []
+        if stand is Stand.GRANTED:
+            return self._take_with_whole_worker()
+        suspect = self._take_suspect(needed, running) if needed else None
+        if suspect is not None:
+            return suspect
         found = self._claim(free)
         if len(found) < free and self._clearing.clear(self.queues()):
             found += self._claim(free - len(found))
         return found
 
-    def _suspects_due(self) -> bool:
+    def _take_suspect(self, needed: Alone, running: int) -> list[RunningAttempt] | None:
+        """Claim a suspect, or nothing to make room for it; None when this child may go on with other jobs."""
+        if needed is Alone.WORKER and self.config.processes > 1:
+            self.seat.ask()
+            return None  # until the supervisor holds this child
+        if running:
+            return [] if self.config.slot == 0 else None  # one child of the worker makes room, the others go on
+        found = self._claim(1, suspects=True, alone=Alone.WORKER if self.config.processes == 1 else Alone.CHILD)
+        if not found:
+            self._suspect_waits = Alone.NO
+        return found or None
+
+    def _take_with_whole_worker(self) -> list[RunningAttempt]:
+        found = self._claim(1, suspects=True, alone=Alone.WORKER)
+        if found:
+            self.seat.use()
+        else:
+            self._suspect_waits = Alone.NO
+            self.seat.give_back()
+        return found
+
+    def _suspect_due(self) -> Alone:
         now = clock.boot_seconds()
         if now - self._looked_for_suspects >= LOOK_FOR_SUSPECTS_EVERY or self._suspect_waits:
-            self._suspect_waits = has_suspect(self.queues(), self._open_types(), using=self.config.database)
+            self._suspect_waits = oldest_suspect(self.queues(), self._open_types(), using=self.config.database)
             self._looked_for_suspects = now
         return self._suspect_waits
 

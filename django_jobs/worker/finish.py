@@ -23,7 +23,14 @@ from django_jobs.domain.retry import (
     count_free,
 )
 from django_jobs.domain.states import DeadReason, ErrorClass
-from django_jobs.exceptions import DefinitionError, EffectsOpenError, EffectUncertain, LeaseLostError, Snooze
+from django_jobs.exceptions import (
+    DefinitionError,
+    EffectsOpenError,
+    EffectUncertain,
+    HardTimeoutError,
+    LeaseLostError,
+    Snooze,
+)
 from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.store.effects import recheck_adopted
@@ -91,12 +98,19 @@ def _redactor_of(names: frozenset[str]) -> Redactor:
     return Redactor(names=names)
 
 
-def _redactor() -> Redactor:
+def redactor() -> Redactor:
+    """Return what masks secrets in texts that are stored."""
     return _redactor_of(DEFAULT_NAMES | frozenset(get_settings().redact))
 
 
-def _described(error: BaseException) -> ErrorRecord:
-    return describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
+def described(error: BaseException) -> ErrorRecord:
+    """Return what is stored about an error."""
+    return describe(error, redact=redactor().text, limit=get_settings().error_max_bytes)
+
+
+def ran_past(lease: timedelta) -> HardTimeoutError:
+    """Return the error of a handler that was ended because its lease was about to end."""
+    return HardTimeoutError(f"The handler ran past its lease of {lease} without telling progress, and was ended.")
 
 
 def record_error(attempt: RunningAttempt, error: BaseException) -> None:
@@ -124,7 +138,7 @@ def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
     counters = cleared(attempt.claimed.counters)
     settled(
         attempt,
-        lambda: snooze(attempt, delay=delay, counters=counters, message=_described(error).message, for_evidence=True),
+        lambda: snooze(attempt, delay=delay, counters=counters, message=described(error).message, for_evidence=True),
     )
 
 
@@ -140,7 +154,7 @@ def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
     if isinstance(following, DeadLetter):
         _dead_letter(attempt, error, ErrorClass.UNKNOWN, following.reason)
         return
-    message = _described(error).message
+    message = described(error).message
     settled(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=message))
 
 
@@ -152,7 +166,7 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
     """
     policy = attempt.definition.retry
     verdict = classify(error, policy)
-    record = _described(error)
+    record = described(error)
     counters = count_failure(
         attempt.claimed.counters, verdict.error_class, same=record.fingerprint == attempt.claimed.error_fingerprint
     )
@@ -180,7 +194,7 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
 
 
 def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: ErrorClass, reason: DeadReason) -> None:
-    record = _described(error)
+    record = described(error)
     failure = Failure(error=record, error_class=error_class, counters=replace(attempt.claimed.counters))
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))

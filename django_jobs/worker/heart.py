@@ -6,19 +6,21 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from django.db import DatabaseError, connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
-from django_jobs.store import abandoned, expire, held_by
+from django_jobs.store import expire, held_by
 from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
 from django_jobs.worker.alerts import tell_of_expired
 from django_jobs.worker.connection import bounded, drop
 from django_jobs.worker.outage import outage
+from django_jobs.worker.overdue import fail_overdue, ran_past_by
 from django_jobs.worker.rescue import PATIENCE, take_back
+from django_jobs.worker.sweep import Sweep
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -34,6 +36,8 @@ class Death:
 
     child: int
     status: int
+    on_purpose: bool = False
+    at: float = field(default_factory=clock.boot_seconds)
     tries: int = 0
     not_before: float = 0.0
 
@@ -53,6 +57,7 @@ class Heart:
         self._due = {"beat": 0.0, "reap": 0.0, "expire": 0.0}
         self._reported: queue.SimpleQueue[Death] = queue.SimpleQueue()
         self._deaths: list[Death] = []  # of this thread alone; the supervisor reports through the queue
+        self._sweep = Sweep(using)
         self._wake = threading.Event()
         self._stopping = False
         self._stopping_noted = False
@@ -68,9 +73,9 @@ class Heart:
         """Whether the thread goes on; without it this worker would be taken for dead while its children run jobs."""
         return self._thread.is_alive()
 
-    def report_death(self, *, child: int, status: int) -> None:
-        """Have the jobs of a reaped child taken back."""
-        self._reported.put(Death(child, status))
+    def report_death(self, *, child: int, status: int, on_purpose: bool = False) -> None:
+        """Have the jobs of a reaped child taken back; ``on_purpose``: this worker had ended it, not one of its jobs."""
+        self._reported.put(Death(child, status, on_purpose))
         self._wake.set()
 
     def note_stopping(self) -> None:
@@ -167,8 +172,13 @@ class Heart:
 
     def _take_back(self, death: Death) -> bool:
         with bounded(self._using, PATIENCE):
-            found = held_by(worker_id=self._record.worker_id, child=death.child, using=self._using)
-        return not take_back(found, exit_status=death.status)
+            found = held_by(
+                worker_id=self._record.worker_id, child=death.child, using=self._using, on_purpose=death.on_purpose
+            )
+        since = clock.boot_seconds() - death.at
+        overdue = [item for item in found if death.on_purpose and ran_past_by(item, since=since)]
+        fail_overdue(overdue)
+        return not take_back((item for item in found if item not in overdue), exit_status=death.status)
 
     def _reap(self) -> None:
         if not self._is_due("reap", self._tick):
@@ -182,10 +192,7 @@ class Heart:
         return now < self._due["beat"] and may_judge(self._beats, now, heartbeat=self._heartbeat, gap=self._gap)
 
     def _judge(self) -> bool:
-        with bounded(self._using, PATIENCE):
-            found = abandoned(using=self._using)
-        take_back(found, while_true=self._may_go_on)
-        if not self._may_go_on():
+        if not self._sweep.go_on(self._may_go_on):
             self._due["reap"] = 0.0  # the rest follows right after the next beat
         return True
 

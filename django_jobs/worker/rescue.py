@@ -34,6 +34,7 @@ def judge(found: Abandoned, *, exit_status: int | None = None) -> Loss:
         counters=counters,
         age=found.age,
         useful_left=found.useful_left,
+        stopping=found.stopping,
     )
     dead = isinstance(following, DeadLetter)
     return Loss(
@@ -52,6 +53,8 @@ def describe_loss(cause: LossCause, exit_status: int | None) -> str:
         how = _exit_text(exit_status)
     elif cause is LossCause.SILENT:
         how = "its worker stopped saying that it lives"
+    elif cause is LossCause.ENDED:
+        how = "its worker ended the process on purpose and could not give the job back"
     else:
         how = "its lease was over and it had not finished"
     return f"Never observed, and it may have succeeded: {how}."
@@ -80,22 +83,28 @@ def take_back(
     for item in found:
         if not while_true():
             break
-        loss = judge(item, exit_status=exit_status)
-        with bounded(item.using, PATIENCE):
-            taken = rescue(item, loss=loss)
-        if not taken:
+        if not take_back_one(item, exit_status=exit_status):
             left.append(item)
-            continue
-        logger.warning(
-            "Attempt %s of job %s was lost: %s", item.number, item.job_id, loss.message, extra={"event": "job.rescue"}
-        )
-        if loss.dead_reason is not None:
-            alert = Alert(
-                job_id=item.job_id,
-                job_type=item.job_type,
-                owner=item.owner,
-                reason=dead_letter(loss.dead_reason),
-                message=loss.message,
-            )
-            tell_of_dead_letter(alert, loss.dead_reason, using=item.using)
     return left
+
+
+def take_back_one(item: Abandoned, *, exit_status: int | None = None) -> bool:
+    """Rescue one; False when its row is locked or moved on."""
+    loss = judge(item, exit_status=exit_status)
+    with bounded(item.using, PATIENCE):
+        taken = rescue(item, loss=loss)
+    if not taken:
+        return False
+    logger.warning(
+        "Attempt %s of job %s was lost: %s", item.number, item.job_id, loss.message, extra={"event": "job.rescue"}
+    )
+    if loss.dead_reason is not None:
+        alert = Alert(
+            job_id=item.job_id,
+            job_type=item.job_type,
+            owner=item.owner,
+            reason=dead_letter(loss.dead_reason),
+            message=loss.message,
+        )
+        tell_of_dead_letter(alert, loss.dead_reason, using=item.using)
+    return True

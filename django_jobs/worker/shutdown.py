@@ -11,13 +11,13 @@ from django.db import DatabaseError
 
 from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
-from django_jobs.exceptions import HardTimeoutError, LeaseLostError
+from django_jobs.exceptions import LeaseLostError
 from django_jobs.store import note_refusal, release
 from django_jobs.worker.alerts import tell_if_dead
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
 from django_jobs.worker.connection import LOST, bounded, cut, drop, keep_cut
-from django_jobs.worker.finish import record_failure
+from django_jobs.worker.finish import ran_past, record_failure
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
 from django_jobs.worker.pool import Pool
@@ -35,11 +35,12 @@ RECORD_PATIENCE = timedelta(seconds=1)
 class Ending:
     """Takes attempts back from handlers; a process whose thread cannot be stopped has to be replaced."""
 
-    def __init__(self, pool: Pool, wake: Wake, *, grace: float) -> None:
+    def __init__(self, pool: Pool, wake: Wake, *, grace: float, announce: Callable[[], object] = lambda: None) -> None:
         self.recycling = False
         self._pool = pool
         self._wake = wake
         self._grace = grace
+        self._announce = announce
         self._looked_at = clock.boot_seconds()
         self._not_before = 0.0
         self._overdue: list[RunningAttempt] = []  # taken back and not yet recorded; their threads may have ended since
@@ -76,7 +77,7 @@ class Ending:
             attempt.recorded = True
             return
         lease = attempt.definition.terms.lease
-        error = HardTimeoutError(f"The handler ran past its lease of {lease} without telling progress, and was ended.")
+        error = ran_past(lease)
         try:
             # Bounded: the server may still run the handler's last statement, and this loop serves other threads too.
             with bounded(attempt.using, RECORD_PATIENCE):
@@ -105,6 +106,7 @@ class Ending:
         while self._waits(deadline, stops()):
             self.end_overdue()
             self._wake.wait(DRAIN_TICK)
+        self._announce()  # before anything is given back: a kill may come, or the database may be away
         left = self._unfinished()
         for attempt in left:
             self._take_back(attempt, "its worker stops")

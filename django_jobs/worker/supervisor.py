@@ -16,17 +16,20 @@ from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import kind_text
+from django_jobs.domain.poison import ended_on_purpose
 from django_jobs.store.workers import WorkerRecord
 from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.connection import keep_connections
 from django_jobs.worker.heart import Heart
 from django_jobs.worker.link import Order, ParentEnd
+from django_jobs.worker.room import Room
 from django_jobs.worker.shutdown import longest_stop
 from django_jobs.worker.wake import Wake
 
 logger = logging.getLogger("django_jobs.worker")
 
 TICK = 0.25  # seconds; a child's death wakes the loop at once
+TICK_RESERVED = 0.02  # seconds; while the worker makes room for one job, its children wait for orders
 STARTS = 5  # children that could not load their code, in a row, before any child was ready: the worker gives up
 SIGN_OFF = 5.0  # seconds that a stopped worker waits for the database to record that it stopped
 
@@ -43,6 +46,7 @@ class Slot:
     failed_starts: int = 0
     stops_sent: int = 0
     kill_at: float = float("inf")
+    killed: bool = False
     done: bool = False
 
 
@@ -59,6 +63,7 @@ class Supervisor:
         self._children = 0
         self._was_ready = False
         self._failed_starts = 0
+        self.room = Room(self._send, self._living, patience=_longest_runtime())
 
     def run(self) -> int:
         """Serve until stopped or drained; returns the exit code."""
@@ -70,7 +75,7 @@ class Supervisor:
         try:
             while not self._is_over():
                 self._turn(heart)
-                self.wake.wait(TICK)
+                self.wake.wait(TICK_RESERVED if self.room.is_reserved else TICK)
             if not heart.finish(seconds=SIGN_OFF):
                 logger.warning("The database did not answer in time, so the end of this worker is not recorded")
         finally:
@@ -120,21 +125,34 @@ class Supervisor:
             heart.note_stopping()
             for slot in self.slots:
                 self._pass_on_stops(slot)
-        elif heart.registered.is_set():
+        elif heart.registered.is_set() and not self.room.is_reserved:
             self._start_children()
+        self.room.look()
+
+    def _living(self) -> list[int]:
+        return [slot.child for slot in self.slots if slot.process is not None]
+
+    def _send(self, child: int, order: Order, number: int) -> None:
+        for slot in self.slots:
+            if slot.child == child and slot.line is not None:
+                slot.line.send(order, number)
 
     def _look_at(self, slot: Slot, heart: Heart) -> None:
         if slot.process is None or slot.line is None:
             return
-        status = slot.process.poll()
+        status = slot.process.poll()  # first: what it told before it died is still in the line
+        for word, number in slot.line.listen():
+            self.room.hear(slot.child, word, number)
         if slot.line.was_ready:
             self._was_ready, slot.failed_starts, self._failed_starts = True, 0, 0
         if status is None:
             return
         was_ready = slot.line.was_ready
+        on_purpose = ended_on_purpose(announced=slot.line.is_ending, killed_by_supervisor=slot.killed)
         slot.line.close()
         slot.process, slot.line = None, None
-        heart.report_death(child=slot.child, status=status)
+        self.room.left(slot.child)
+        heart.report_death(child=slot.child, status=status, on_purpose=on_purpose)
         self._after_exit(slot, status, was_ready=was_ready)
 
     def _after_exit(self, slot: Slot, status: int, *, was_ready: bool) -> None:
@@ -167,7 +185,8 @@ class Supervisor:
             at_once = slot.stops_sent == 2
             slot.line.send(Order.STOP_NOW if at_once else Order.DRAIN)
             slot.kill_at = now + longest_stop(0.0 if at_once else self.config.grace)
-        if now >= slot.kill_at:
+        if now >= slot.kill_at and slot.process.poll() is None:
+            slot.killed = True
             slot.process.kill()
 
     def _start_children(self) -> None:
@@ -178,7 +197,7 @@ class Supervisor:
 
     def _start(self, slot: Slot) -> None:
         self._children += 1
-        slot.child, slot.stops_sent, slot.kill_at = self._children, 0, float("inf")
+        slot.child, slot.stops_sent, slot.kill_at, slot.killed = self._children, 0, float("inf"), False
         line = ParentEnd()
         config = self.config.for_child(child=slot.child, slot=slot.number, link=line.descriptor)
         path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -202,3 +221,8 @@ class Supervisor:
             if slot.process is not None:
                 slot.process.kill()
                 slot.process.wait()
+
+
+def _longest_runtime() -> float:
+    """Return after how many seconds any healthy handler of this code has ended."""
+    return max((item.terms.max_runtime.total_seconds() for _, item in registry.definitions()), default=60.0)

@@ -154,7 +154,7 @@ def test_next_due_time_is_read_from_the_due_index() -> None:
 
 def test_suspects_have_an_index_of_their_own() -> None:
     """Few rows are in it, however many are queued."""
-    assert _indexes(_asked(lambda: store.has_suspect(["q1"], [known()], using="default"))) == {"job_watched"}
+    assert _indexes(_asked(lambda: store.oldest_suspect(["q1"], [known()], using="default"))) == {"job_watched"}
 
 
 def test_queues_are_found_by_probes() -> None:

@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_jobs import clock, store
+from django_jobs.domain.states import Alone
 from django_jobs.models import Job, Worker
 from django_jobs.store import workers
 from tests.databases import Server
@@ -109,11 +110,20 @@ def test_suspect_counts_only_if_this_worker_can_run_it(database: Server) -> None
     JobFactory(suspect=True, lane="payments-api")
     JobFactory(suspect=True, available_at=later)
     JobFactory(suspect=True, useful_until=clock.now() - SECOND)
-    assert store.has_suspect(["default"], [known()], using="default") is False
+    assert store.oldest_suspect(["default"], [known()], using="default") is Alone.NO
 
     JobFactory(suspect=True, useful_until=later)
 
-    assert store.has_suspect(["default"], [known()], using="default") is True
+    assert store.oldest_suspect(["default"], [known()], using="default") is Alone.CHILD
+
+
+def test_oldest_suspect_says_how_much_room_is_needed(database: Server) -> None:
+    """Of two that are due, the older one decides, whatever it needs."""
+    with clock.override(lambda: NOON):
+        JobFactory(suspect=True, available_at=NOON - 2 * SECOND)
+        JobFactory(suspect=True, isolation="worker", silent_lost_count=2, available_at=NOON - 3 * SECOND)
+
+        assert store.oldest_suspect(["default"], [known()], using="default") is Alone.WORKER
 
 
 def test_known_queues_are_all_in_which_something_waits(database: Server) -> None:

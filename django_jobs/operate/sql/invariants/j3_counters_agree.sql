@@ -9,7 +9,7 @@ LEFT JOIN (
     SELECT a.job_id,
         SUM(CASE WHEN a.outcome = 'failed' AND a.error_class = 'unknown' THEN 1 ELSE 0 END) AS unknowns,
         SUM(CASE WHEN a.outcome = 'failed' AND a.error_class = 'transient' THEN 1 ELSE 0 END) AS transients,
-        SUM(CASE WHEN a.outcome = 'released' OR (a.outcome = 'lost' AND a.loss_cause = 'expired') THEN 1 ELSE 0 END) AS freed,
+        SUM(CASE WHEN a.outcome = 'released' OR (a.outcome = 'lost' AND a.loss_cause IN ('expired', 'ended')) THEN 1 ELSE 0 END) AS freed,
         SUM(CASE WHEN a.outcome = 'snoozed' THEN 1 ELSE 0 END) AS snoozed,
         SUM(CASE WHEN a.outcome = 'lost' AND a.loss_cause = 'exit' AND a.number > COALESCE(r.number, 0) THEN 1 ELSE 0 END) AS exits,
         SUM(CASE WHEN a.outcome = 'lost' AND a.loss_cause = 'silent' AND a.number > COALESCE(r.number, 0) THEN 1 ELSE 0 END) AS silences

@@ -78,6 +78,7 @@ suspects AS MATERIALIZED (
         SELECT j.id, j.queue_name, j.priority, j.available_at
         FROM django_jobs_job j
         WHERE j.state = 'queued' AND j.isolation <> '' AND j.isolation > '' AND j.queue_name = q.queue_name AND j.lane = ''
+            AND (j.isolation = 'child' OR %(alone)s::text = 'worker')
             AND j.available_at <= clock.now
             AND (j.useful_until IS NULL OR j.useful_until > clock.now)
             AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)

@@ -16,6 +16,7 @@ SET state = 'running', revision = revision + 1, fence = fence + 1, attempt_id = 
 WHERE id = CASE WHEN %(suspects)s > 0 THEN (
         SELECT j.id FROM django_jobs_job j
         WHERE j.state = 'queued' AND NOT (j.isolation = '') AND j.lane = ''
+            AND (j.isolation = 'child' OR %(alone)s = 'worker')
             AND j.queue_name IN (SELECT value FROM json_each(%(queues)s))
             AND j.available_at <= %(now)s AND (j.useful_until IS NULL OR j.useful_until > %(now)s)
             AND EXISTS (
