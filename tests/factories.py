@@ -106,6 +106,7 @@ class JobFactory(DjangoModelFactory):
         discarded = factory.Trait(dead_lettered=True, resolution="discarded", finished_at=at(seconds=1))
         cancelled = factory.Trait(state="cancelled", finished_at=at(seconds=5))
         suspect = factory.Trait(isolation="child", lost_count=1, exit_lost_count=1)
+        group_suspect = factory.Trait(isolation="worker", lost_count=2, silent_lost_count=2)
 
     id = factory.LazyFunction(uuid7)
     job_type = JOB_TYPE

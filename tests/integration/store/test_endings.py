@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_jobs import clock, store
 from django_jobs.domain.retry import Counters
-from django_jobs.domain.states import DeadReason
+from django_jobs.domain.states import Alone, DeadReason
 from django_jobs.exceptions import EffectsOpenError, LeaseLostError
 from django_jobs.store import Claimed
 from django_jobs.store.completion import finished_step, lock_for_completion, read_back, remember_step
@@ -160,7 +160,7 @@ def test_counters_and_isolation_are_written_as_given(database: Server) -> None:
 
     job.state = "queued"
     job.save()
-    (found,) = store.claim(request(1, suspects=True), using="default")
+    (found,) = store.claim(request(1, suspects=True, alone=Alone.WORKER), using="default")
     assert found.counters == counters
 
 

@@ -121,7 +121,7 @@ def test_oldest_suspect_says_how_much_room_is_needed(database: Server) -> None:
     """Of two that are due, the older one decides, whatever it needs."""
     with clock.override(lambda: NOON):
         JobFactory(suspect=True, available_at=NOON - 2 * SECOND)
-        JobFactory(suspect=True, isolation="worker", silent_lost_count=2, available_at=NOON - 3 * SECOND)
+        JobFactory(group_suspect=True, available_at=NOON - 3 * SECOND)
 
         assert store.oldest_suspect(["default"], [known()], using="default") is Alone.WORKER
 

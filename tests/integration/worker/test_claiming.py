@@ -9,9 +9,12 @@ from dataclasses import replace
 import pytest
 from django.db import connections
 
+from django_jobs.domain.states import Alone
 from django_jobs.models import Attempt, Job
 from django_jobs.worker.child import Child
 from django_jobs.worker.claiming import Claimer
+from django_jobs.worker.link import Order, Word
+from django_jobs.worker.room import Seat
 from tests.acceptance.workers import wait_for
 from tests.factories import JobFactory
 from tests.integration.worker.conftest import JOB_TYPE, Declare, claimer
@@ -91,6 +94,68 @@ def test_other_children_go_on_beside_a_suspect(declare: Declare) -> None:
     found = others.take(2, 1)
 
     assert [attempt.claimed.isolation for attempt in found] == [""]
+
+
+def seat(told: list[Word]) -> Seat:
+    """Return a child's seat whose words are kept."""
+    return Seat(lambda word, _: told.append(word) is None)
+
+
+def group_suspect() -> Job:
+    """Store a due job that has to run alone on its worker."""
+    return JobFactory(job_type=JOB_TYPE, group_suspect=True)
+
+
+def test_job_for_the_whole_worker_waits_for_the_grant(declare: Declare) -> None:
+    """A child of several asks, goes on until it is held, is quiet then, and claims the job alone when it may."""
+    declare(lambda: None)
+    lonely = group_suspect()
+    JobFactory(job_type=JOB_TYPE)
+    told: list[Word] = []
+    mine = seat(told)
+    claiming = Claimer(replace(claimer().config, processes=2), mine)
+
+    assert [attempt.job_id != lonely.pk for attempt in claiming.take(2, 0)] == [True]
+    assert told == [Word.WANT]
+    mine.follow(Order.HOLD, 1)
+    assert claiming.take(2, 1) == []
+    assert told == [Word.WANT], "it still runs something"
+    assert claiming.take(2, 0) == []
+    assert told[-1] is Word.QUIET
+    mine.follow(Order.GRANT, 1)
+    (attempt,) = claiming.take(2, 0)
+    assert (attempt.job_id, attempt.claimed.alone) == (lonely.pk, "worker")
+    claiming.take(2, 0)
+    assert told[-1] is Word.DONE
+
+
+def test_room_is_given_back_when_the_job_ran_elsewhere(declare: Declare) -> None:
+    """A child that was held, or granted the worker, for a job that is gone does not keep it."""
+    declare(lambda: None)
+    for orders in ([Order.HOLD], [Order.HOLD, Order.GRANT]):
+        told: list[Word] = []
+        mine = seat(told)
+        claiming = Claimer(replace(claimer().config, processes=2), mine)
+        for order in orders:
+            mine.follow(order, 1)
+        JobFactory(job_type=JOB_TYPE)
+
+        assert claiming.take(2, 0) == []
+        assert told[-1] is Word.DONE
+        mine.follow(Order.RESUME, 1)
+        assert len(claiming.take(1, 0)) == 1
+
+
+def test_child_that_cannot_promise_the_worker_leaves_the_job(declare: Declare) -> None:
+    """A job that needs the whole worker is never claimed as one that is alone in its child only."""
+    declare(lambda: None)
+    waiting = group_suspect()
+    claiming = Claimer(replace(claimer().config, processes=2))
+    claiming._suspect_waits = Alone.CHILD
+
+    assert claiming._take_suspect(Alone.CHILD, 0) is None
+    waiting.refresh_from_db()
+    assert waiting.state == "queued"
 
 
 def test_suspect_of_an_unknown_type_holds_nobody(declare: Declare) -> None:
