@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django.db import connections
 
-from django_jobs import clock
+from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import kind_text
@@ -163,6 +163,7 @@ class Supervisor:
             grace_exceeded = status == Exit.GRACE_EXCEEDED or slot.kill_at <= clock.boot_seconds()
             self.worst = max(self.worst, int(Exit.GRACE_EXCEEDED if grace_exceeded else Exit.CLEAN))
         logger.warning("Child %s of worker %s ended with status %s", slot.child, self.config.name, status)
+        telemetry.emit("child.ended", worker=self.config.name, child=slot.child, status=status)
         if not was_ready:
             self._after_failed_start(slot)
 

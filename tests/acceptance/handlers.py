@@ -224,3 +224,35 @@ def hold(context: JobContext, n: int, seconds: float) -> None:
 
 held_shortly = job(type="acceptance.held_shortly", retry=FAST, takes_context=True, **SHORT)(hold)
 held_long = job(type="acceptance.held_long", retry=FAST, takes_context=True)(hold)
+
+
+@job(type="acceptance.group_killer", retry=FAST, atomic=False)
+def group_killer() -> None:
+    """End the whole worker: its supervisor, its children, and this process."""
+    tell("start", how="group")
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+@job(type="acceptance.long_twice", retry=FAST, takes_context=True)
+def long_twice(context: JobContext, n: int) -> None:
+    """Run for a minute in the first two attempts, a moment later."""
+    tell("start", n, number=context.attempt)
+    take(60 if context.attempt <= 2 else 0.05)
+    with context.complete():
+        insert_row(n)
+    tell("end", n, number=context.attempt)
+
+
+@job(type="acceptance.steady", retry=FAST, takes_context=True, **SHORT)
+def steady(context: JobContext, n: int, seconds: float) -> None:
+    """Work under a lease of two seconds and tell progress each 200 ms."""
+    tell("start", n, number=context.attempt)
+    ends = time.monotonic() + seconds
+    value = 0
+    while time.monotonic() < ends:
+        take(0.2)
+        value += 1
+        context.progress(value)
+    with context.complete():
+        insert_row(n)
+    tell("end", n, number=context.attempt)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from django_jobs.domain.poison import after_loss, cleared, convicts, count_loss, isolation
+from django_jobs.domain.poison import after_loss, cleared, convicts, count_loss, ended_on_purpose, isolation
 from django_jobs.domain.retry import Counters, DeadLetter, Next, Retry, RetryPolicy
 from django_jobs.domain.states import Alone, DeadReason, LossCause
 
 POLICY = RetryPolicy()
-EXIT, SILENT, EXPIRED = LossCause.EXIT, LossCause.SILENT, LossCause.EXPIRED
+EXIT, SILENT, EXPIRED, ENDED = LossCause.EXIT, LossCause.SILENT, LossCause.EXPIRED, LossCause.ENDED
 AT_ONCE = Retry(timedelta(0))
 
 
@@ -60,6 +60,7 @@ def test_isolation_grows_with_the_losses(exit_lost: int, silent_lost: int, expec
         (SILENT, Alone.WORKER, True),
         (EXPIRED, Alone.CHILD, False),
         (EXPIRED, Alone.WORKER, False),
+        (ENDED, Alone.WORKER, False),
     ],
 )
 def test_only_a_loss_without_company_convicts(cause: LossCause, alone: Alone, expected: bool) -> None:
@@ -83,6 +84,7 @@ def test_two_losses_alone_are_not_enough_to_convict() -> None:
         (SILENT, Counters(lost=2, silent_lost=2), Retry(timedelta(seconds=5))),
         (EXIT, Counters(lost=4, exit_lost=2, silent_lost=2), Retry(timedelta(seconds=20))),
         (EXPIRED, Counters(free=3), Retry(timedelta(seconds=10))),
+        (ENDED, Counters(free=3), AT_ONCE),
     ],
 )
 def test_the_first_loss_is_due_at_once_and_later_ones_back_off(
@@ -116,6 +118,7 @@ def test_a_lost_job_that_is_too_old_or_useless_is_dead(cause: LossCause) -> None
         (EXIT, Counters(lost=2, exit_lost=2, free=4)),
         (SILENT, Counters(lost=2, exit_lost=1, silent_lost=1, free=4)),
         (EXPIRED, Counters(lost=1, exit_lost=1, free=5)),
+        (ENDED, Counters(lost=1, exit_lost=1, free=5)),
     ],
 )
 def test_count_loss_charges_by_proof(cause: LossCause, expected: Counters) -> None:
@@ -138,3 +141,21 @@ def test_a_job_that_kills_its_process_is_convicted_at_its_third_death() -> None:
 def test_a_job_that_kills_its_whole_group_is_convicted_at_its_third_death() -> None:
     """Two silent losses put a group killer alone on its worker, and the third convicts it."""
     assert fates_when_always_lost_by(SILENT) == [Retry, Retry, DeadLetter(DeadReason.POISON)]
+
+
+def test_silence_of_a_stopping_worker_never_convicts() -> None:
+    """Whoever asked the worker to stop may have ended it; the loss is counted, and the next attempt runs alone."""
+    often = Counters(lost=3, silent_lost=3)
+    assert not convicts(SILENT, Alone.WORKER, stopping=True)
+    assert isinstance(decide(SILENT, Alone.WORKER, often, stopping=True), Retry)
+    assert decide(SILENT, Alone.WORKER, often) == DeadLetter(DeadReason.POISON)
+    assert convicts(EXIT, Alone.CHILD, stopping=True), "who dies by itself during a stop still does"
+
+
+@pytest.mark.parametrize(
+    ("announced", "killed", "expected"),
+    [(False, False, False), (True, False, True), (False, True, True), (True, True, True)],
+)
+def test_an_end_on_purpose_was_said_before(announced: bool, killed: bool, expected: bool) -> None:
+    """The child announced it, or the supervisor killed it; nothing else counts."""
+    assert ended_on_purpose(announced=announced, killed_by_supervisor=killed) is expected
