@@ -45,7 +45,8 @@ class Rule:
 class PostgresProxy:
     """Listens on a port of its own; usable as a context manager. ``statements`` is what clients had executed, in order."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, delay: float = 0.0) -> None:
+        self.delay = delay  # seconds before each reply
         parts = urlsplit(url)
         self._upstream = (parts.hostname or "127.0.0.1", parts.port or 5432)
         self._parts = parts
@@ -129,6 +130,8 @@ class _Session:
         while data := self._server.recv(65536):
             if self._loses_reply:
                 return  # the server answered, so it did what was asked; nobody will know
+            if self._proxy.delay:
+                threading.Event().wait(self._proxy.delay)
             self._client.sendall(data)
 
     def _upwards(self) -> None:

@@ -16,7 +16,7 @@ import pytest
 from django_jobs.models import Attempt, Job
 from tests.acceptance.conftest import MakeWorker, states, wait_until_done
 from tests.acceptance.handlers import group_killer, killer, long_twice, row, spin, work
-from tests.acceptance.workers import DEFAULTS, Witness, wait_for
+from tests.acceptance.workers import DEFAULTS, QUICK, Witness, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +44,7 @@ def test_a_stop_that_cannot_give_back_is_no_death(
     """Stopped at once while the row is locked: the attempt says that its worker ended it, and nothing is charged."""
     job_id = work.enqueue(n=1, seconds=60).id
     worker = make_worker(threads=1).start()
-    wait_for(lambda: witness.lines("start"), what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=90, what="the start")
     with locked_jobs(database_url):
         worker.term()
         worker.term()
@@ -63,8 +63,9 @@ def test_a_replaced_child_charges_the_overdue_job_alone(
     """A handler past its lease, and rows that are locked meanwhile: it fails as overdue, its neighbour is only ended."""
     overdue = spin.enqueue(how="python").id
     neighbour = work.enqueue(n=1, seconds=60).id
-    worker = make_worker(threads=2, arguments=("--grace", "1")).start()
-    first = wait_for(lambda: len(witness.lines("start")) == 2 and worker.child_pids, what="both starts")
+    times = {**QUICK, "JOBS_EXPIRED_PATIENCE": "60"}  # the overdue one is the supervisor's to judge
+    worker = make_worker(threads=2, arguments=("--grace", "1"), times=times).start()
+    first = wait_for(lambda: len(witness.lines("start")) == 2 and worker.child_pids, seconds=90, what="both starts")
     with locked_jobs(database_url):
         wait_for(lambda: not set(first) & set(worker.child_pids), what="the end of the child")
 
@@ -119,7 +120,7 @@ def test_a_worker_is_emptied_for_a_job_that_needs_it_alone(
     Job.objects.filter(pk=lonely).update(isolation="worker", lost_count=2, silent_lost_count=2)
 
     make_worker(threads=2, processes=2).start()
-    wait_until_done(seconds=90)
+    wait_until_done(seconds=180)
 
     mine = Attempt.objects.get(job_id=lonely)
     assert (mine.alone, mine.outcome) == ("worker", "succeeded")
@@ -219,7 +220,6 @@ def test_each_of_three_workers_may_freeze_for_ever(make_worker: MakeWorker, witn
         figures += [line["at"] - at for line in starts]
         for worker in workers:
             worker.kill_group()
-        Attempt.objects.filter(outcome=None).exists()
     print(f"\nrecovered after {', '.join(f'{seconds:.1f}' for seconds in figures)} s")
     assert len(figures) >= 3
     assert max(figures) <= 30
