@@ -28,10 +28,11 @@ from django_jobs.exceptions import (
     EffectsOpenError,
     EffectUncertain,
     HardTimeoutError,
+    JobsError,
     LeaseLostError,
     Snooze,
 )
-from django_jobs.store import Failure, dead_letter, fail, snooze, succeed
+from django_jobs.store import Failure, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
@@ -191,6 +192,27 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
     settle(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
         tell(_alert(attempt, FIRST_UNKNOWN, record), using=attempt.using)
+
+
+def give_back(attempt: RunningAttempt, *, message: str) -> bool:
+    """Release an attempt that its worker cannot finish; one that was given back without end is left to a human.
+
+    Returns:
+        False when nothing changed, see :func:`django_jobs.store.release`.
+
+    Raises:
+        LeaseLostError: The job was to be left to a human, and the attempt no longer owns it.
+    """
+    counters = count_free(attempt.claimed.counters)
+    following = after_free_move(attempt.definition.retry, counters=counters, age=attempt.age, delay=timedelta(0))
+    if not isinstance(following, DeadLetter):
+        return release(attempt, message=message)
+    error = JobsError(f"{message} It was given back {counters.free - 1} times before.")
+    record = described(error)
+    failure = Failure(error=record, error_class=ErrorClass.UNKNOWN, counters=attempt.claimed.counters)
+    dead_letter(attempt, failure=failure, reason=following.reason, budget=attempt.definition.terms.budget)
+    _tell_of_death(attempt, following.reason, record)
+    return True
 
 
 def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: ErrorClass, reason: DeadReason) -> None:

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from django_jobs import telemetry
-from django_jobs.conf import get_settings
 from django_jobs.define import registry
-from django_jobs.domain.errors import describe
 from django_jobs.domain.lease import LeaseTerms
 from django_jobs.domain.retry import DeadLetter, RetryPolicy, after_failure, count_failure
 from django_jobs.domain.states import ErrorClass
 from django_jobs.exceptions import LeaseLostError
 from django_jobs.store import Abandoned, Failure, dead_letter, fail
+from django_jobs.worker.alerts import Alert, tell_of_dead_letter
+from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.connection import bounded
-from django_jobs.worker.finish import ran_past, redactor
+from django_jobs.worker.finish import described, ran_past
 from django_jobs.worker.rescue import PATIENCE
 
 logger = logging.getLogger("django_jobs.worker")
@@ -46,7 +46,7 @@ def fail_overdue(found: Iterable[Abandoned]) -> None:
 def _fail(item: Abandoned) -> None:
     definition, terms = registry.find(item.job_type), _terms(item)
     policy = definition.retry if definition else RetryPolicy()
-    record = describe(ran_past(terms.lease), redact=redactor().text, limit=get_settings().error_max_bytes)
+    record = described(ran_past(terms.lease))
     counters = count_failure(item.counters, ErrorClass.UNKNOWN, same=record.fingerprint == item.error_fingerprint)
     following = after_failure(
         policy,
@@ -63,6 +63,11 @@ def _fail(item: Abandoned) -> None:
         else:
             fail(item, failure=failure, delay=following.delay, budget=terms.budget)
     if isinstance(following, DeadLetter):
-        telemetry.emit(
-            "owner.alert", reason=f"dead letter: {following.reason.value}", job_id=item.job_id, owner=item.owner
+        alert = Alert(
+            job_id=item.job_id,
+            job_type=item.job_type,
+            owner=item.owner,
+            reason=dead_letter_alert(following.reason),
+            message=f"{record.type}: {record.message}",
         )
+        tell_of_dead_letter(alert, following.reason, using=item.using)

@@ -12,12 +12,12 @@ from django.db import DatabaseError
 from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import LeaseLostError
-from django_jobs.store import note_refusal, release
+from django_jobs.store import note_refusal
 from django_jobs.worker.alerts import tell_if_dead
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
 from django_jobs.worker.connection import LOST, bounded, cut, drop, keep_cut
-from django_jobs.worker.finish import ran_past, record_failure
+from django_jobs.worker.finish import give_back, ran_past, record_failure
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
 from django_jobs.worker.pool import Pool
@@ -134,9 +134,11 @@ class Ending:
         """Release; its own transaction may still be ending, and then it is tried again for a moment."""
         for _ in range(RELEASE_TRIES):
             try:
-                if release(attempt, message="Its worker stopped before the handler had ended."):
+                if give_back(attempt, message="Its worker stopped before the handler had ended."):
                     attempt.recorded = True
                     return
+            except LeaseLostError:
+                return
             except DatabaseError as error:
                 drop(attempt.using)
                 outage.failed(error)

@@ -14,6 +14,7 @@ from django_jobs.domain.states import LossCause
 from django_jobs.exceptions import DefinitionError
 from django_jobs.models import Attempt, Job, Worker
 from django_jobs.store import held_by
+from django_jobs.worker.finish import give_back
 from django_jobs.worker.pool import Pool
 from django_jobs.worker.rescue import take_back
 from django_jobs.worker.sweep import Sweep
@@ -94,6 +95,25 @@ def test_an_end_on_purpose_charges_nothing(declare: Declare) -> None:
     assert (job.state, job.lost_count, job.exit_lost_count, job.free_count, job.isolation) == ("queued", 0, 0, 1, "")
     assert (attempt.outcome, attempt.loss_cause, attempt.exit_status) == ("lost", "ended", 3)
     assert "may have succeeded" in attempt.message
+
+
+@pytest.mark.parametrize(
+    ("free", "age", "state"), [(199, 0, "queued"), (200, 0, "dead_lettered"), (2, 25, "dead_lettered")]
+)
+def test_a_job_that_is_given_back_without_end_is_left_to_a_human_r29(
+    declare: Declare, free: int, age: int, state: str
+) -> None:
+    """Releases charge no error budget, but 200 of them, or several over more than a day, mean that nothing moves."""
+    declare(lambda: None).enqueue()
+    started = clock.now() - timedelta(hours=age)
+    Job.objects.update(free_count=free, generation_started_at=started)
+    (attempt,) = claimer().take(1, 0)
+
+    assert give_back(attempt, message="Its worker stopped.")
+
+    job = the_job()
+    assert (job.state, job.unknown_count, job.transient_count, job.lost_count) == (state, 0, 0, 0)
+    assert job.dead_reason == ("" if state == "queued" else "no_progress")
 
 
 def test_silence_of_a_stopping_worker_is_found_as_such(declare: Declare) -> None:
