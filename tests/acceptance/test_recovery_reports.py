@@ -40,7 +40,7 @@ def test_jobs_due_later_hold_no_lease_and_run_once_r04(make_worker: MakeWorker, 
     assert clock.now() < due, "the machine was too slow for this test"
     assert (states(), Attempt.objects.count()) == ({"scheduled": 50}, 0)
 
-    wait_until_done(seconds=120)
+    wait_until_done(seconds=240)
 
     assert outcomes() == {"succeeded": 50}
     assert rows() == Counter(dict.fromkeys(range(50), 1))
@@ -86,7 +86,7 @@ def test_progress_keeps_short_leases_on_a_slow_database_r13(
         worker = make_worker(threads=16, database_url=proxy.url).start()
         make_worker(threads=1).start()  # another one that would take back what expires
 
-        wait_until_done(seconds=120)
+        wait_until_done(seconds=240)
         worker.term()
         worker.wait(seconds=60)
 
@@ -101,7 +101,7 @@ def test_any_worker_does_the_maintenance_also_with_no_free_thread_r17(
     """Two workers with every thread busy; the one that is killed is rescued by the other within its periods."""
     workers = [make_worker(threads=1).start().wait_ready() for _ in range(2)]
     work.enqueue_many([{"n": n, "seconds": 60} for n in range(2)])
-    wait_for(lambda: len(witness.lines("start")) == 2, seconds=60, what="both starts")
+    wait_for(lambda: len(witness.lines("start")) == 2, seconds=180, what="both starts")
     pid = workers[0].child_pids[0]
     (held,) = {line["job"] for line in witness.busy() if line["pid"] == pid}
 
@@ -121,12 +121,12 @@ def test_a_worker_with_the_name_of_a_dead_one_owns_nothing_of_it_r26(
     job_id = work.enqueue(n=1, seconds=3).id
     name = ("--name", "fixed")
     first = make_worker(threads=1, arguments=name).start()
-    wait_for(lambda: witness.lines("start"), seconds=60, what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=180, what="the start")
     beat = Worker.objects.get().heartbeat_at
     first.kill_group()
     make_worker(threads=1, arguments=name).start()
 
-    wait_until_done(seconds=90)
+    wait_until_done(seconds=240)
 
     one, two = Attempt.objects.filter(job_id=job_id).order_by("number")
     assert (one.outcome, one.loss_cause, two.outcome) == ("lost", "silent", "succeeded")
@@ -144,7 +144,7 @@ def test_a_killed_child_is_noticed_replaced_and_counted_r28(
     """kill -9 of a child: within 5 s its job waits again as lost and the child is replaced; the supervisor tells it."""
     job_id = work.enqueue(n=1, seconds=3).id
     worker = make_worker(threads=1).start()
-    start = wait_for(lambda: witness.lines("start"), seconds=60, what="the start")[0]
+    start = wait_for(lambda: witness.lines("start"), seconds=180, what="the start")[0]
     worker.kill_child(start["pid"])
     at = time.monotonic()
 
@@ -155,7 +155,7 @@ def test_a_killed_child_is_noticed_replaced_and_counted_r28(
     print(f"\nnoticed and replaced after {seconds:.2f} s")
     assert seconds <= 5
     assert (lost.loss_cause, lost.exit_status) == ("exit", -signal.SIGKILL)
-    wait_until_done(seconds=60)
+    wait_until_done(seconds=240)
     assert outcomes() == {"lost": 1, "succeeded": 1}
     assert f"ended with status -{int(signal.SIGKILL)}" in worker.text
 
@@ -166,7 +166,7 @@ def test_thirty_stops_charge_nothing_r29(make_worker: MakeWorker, witness: Witne
     job_id = work.enqueue(n=1, seconds=600).id
     for number in range(1, 31):
         worker = make_worker(threads=1, arguments=("--grace", "0")).start()
-        wait_for(lambda i=number: witness.lines("start", number=i), seconds=90, what=f"start {number}")
+        wait_for(lambda i=number: witness.lines("start", number=i), seconds=180, what=f"start {number}")
         worker.term()
         assert worker.wait(seconds=60) == 3
         job = Job.objects.get(pk=job_id)

@@ -44,7 +44,7 @@ def test_a_stop_that_cannot_give_back_is_no_death(
     """Stopped at once while the row is locked: the attempt says that its worker ended it, and nothing is charged."""
     job_id = work.enqueue(n=1, seconds=60).id
     worker = make_worker(threads=1).start()
-    wait_for(lambda: witness.lines("start"), seconds=90, what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=180, what="the start")
     with locked_jobs(database_url):
         worker.term()
         worker.term()
@@ -65,7 +65,7 @@ def test_a_replaced_child_charges_the_overdue_job_alone(
     neighbour = work.enqueue(n=1, seconds=60).id
     times = {**QUICK, "JOBS_EXPIRED_PATIENCE": "60"}  # the overdue one is the supervisor's to judge
     worker = make_worker(threads=2, arguments=("--grace", "1"), times=times).start()
-    first = wait_for(lambda: len(witness.lines("start")) == 2 and worker.child_pids, seconds=90, what="both starts")
+    first = wait_for(lambda: len(witness.lines("start")) == 2 and worker.child_pids, seconds=180, what="both starts")
     with locked_jobs(database_url):
         wait_for(lambda: not set(first) & set(worker.child_pids), what="the end of the child")
 
@@ -86,7 +86,7 @@ def test_a_child_killed_by_its_supervisor_is_no_death(make_worker: MakeWorker, w
     """A child that stands still when its worker stops is killed in the end; its job is no suspect."""
     job_id = work.enqueue(n=1, seconds=60).id
     worker = make_worker(threads=1, arguments=("--grace", "1")).start()
-    wait_for(lambda: witness.lines("start"), what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=180, what="the start")
     os.kill(worker.child_pids[0], signal.SIGSTOP)
 
     worker.term()
@@ -103,7 +103,7 @@ def test_the_exit_code_of_a_replaced_child_deceives_nobody(make_worker: MakeWork
     ids = [killer.enqueue(how=how).id for how in ("exit64", "exit3")]
     make_worker(threads=1, processes=2).start()
 
-    wait_until_done(seconds=90)
+    wait_until_done(seconds=240)
 
     assert set(Job.objects.values_list("dead_reason", "exit_lost_count")) == {("poison", 3)}
     assert len(witness.lines("start")) == 6
@@ -120,7 +120,7 @@ def test_a_worker_is_emptied_for_a_job_that_needs_it_alone(
     Job.objects.filter(pk=lonely).update(isolation="worker", lost_count=2, silent_lost_count=2)
 
     make_worker(threads=2, processes=2).start()
-    wait_until_done(seconds=180)
+    wait_until_done(seconds=300)
 
     mine = Attempt.objects.get(job_id=lonely)
     assert (mine.alone, mine.outcome) == ("worker", "succeeded")
@@ -142,10 +142,10 @@ def test_a_job_that_kills_its_whole_worker_is_convicted_at_its_third_death(
 
     for deaths in (1, 2, 3):
         worker = make_worker(threads=2, processes=2).start()
-        wait_for(lambda d=deaths: len(witness.lines("start", how="group")) == d, seconds=60, what="a death")
+        wait_for(lambda d=deaths: len(witness.lines("start", how="group")) == d, seconds=180, what="a death")
         worker.process.wait(timeout=20)
     make_worker(threads=2, processes=2).start()
-    wait_until_done(seconds=90)
+    wait_until_done(seconds=240)
 
     job, last = Job.objects.get(pk=job_id), Attempt.objects.filter(job_id=job_id).order_by("number").last()
     assert (job.state, job.dead_reason, job.fence) == ("dead_lettered", "poison", 3)
@@ -163,7 +163,7 @@ def test_a_process_killer_among_200_takes_nobody_along(make_worker: MakeWorker, 
     row.enqueue_many([{"n": n, "seconds": 0.02} for n in range(100, 199)])
 
     make_worker(threads=4).start()
-    wait_until_done(seconds=120)
+    wait_until_done(seconds=300)
 
     job, deaths = Job.objects.get(pk=job_id), Attempt.objects.filter(job_id=job_id).order_by("number")
     assert (job.state, job.dead_reason) == ("dead_lettered", "poison")
@@ -184,10 +184,10 @@ def test_sixteen_jobs_that_are_lost_together_twice_all_succeed(
 
     for number in (1, 2):
         worker = make_worker(threads=16).start()
-        wait_for(lambda i=number: len(witness.lines("start", number=i)) == 16, seconds=90, what="16 starts")
+        wait_for(lambda i=number: len(witness.lines("start", number=i)) == 16, seconds=180, what="16 starts")
         worker.kill_group()
     make_worker(threads=16).start()
-    wait_until_done(seconds=180)
+    wait_until_done(seconds=300)
 
     assert states() == {"succeeded": 16}
     assert rows() == Counter(dict.fromkeys(range(16), 1))
