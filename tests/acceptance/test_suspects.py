@@ -82,6 +82,7 @@ def test_a_replaced_child_charges_the_overdue_job_alone(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_child_killed_by_its_supervisor_is_no_death(make_worker: MakeWorker, witness: Witness) -> None:
     """A child that stands still when its worker stops is killed in the end; its job is no suspect."""
     job_id = work.enqueue(n=1, seconds=60).id
@@ -98,6 +99,7 @@ def test_a_child_killed_by_its_supervisor_is_no_death(make_worker: MakeWorker, w
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_exit_code_of_a_replaced_child_deceives_nobody(make_worker: MakeWorker, witness: Witness) -> None:
     """A job that exits with the codes of ends on purpose is convicted at its third death like any other."""
     ids = [killer.enqueue(how=how).id for how in ("exit64", "exit3")]
@@ -132,6 +134,7 @@ def test_a_worker_is_emptied_for_a_job_that_needs_it_alone(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_a_job_that_kills_its_whole_worker_is_convicted_at_its_third_death(
     make_worker: MakeWorker, witness: Witness, rows: Rows
@@ -155,6 +158,7 @@ def test_a_job_that_kills_its_whole_worker_is_convicted_at_its_third_death(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_a_process_killer_among_200_takes_nobody_along(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """200 jobs, 4 threads, one killer in the middle: three deaths at most, poison with its status, all others succeed."""
@@ -175,6 +179,7 @@ def test_a_process_killer_among_200_takes_nobody_along(make_worker: MakeWorker, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_sixteen_jobs_that_are_lost_together_twice_all_succeed(
     make_worker: MakeWorker, witness: Witness, rows: Rows
@@ -196,6 +201,7 @@ def test_sixteen_jobs_that_are_lost_together_twice_all_succeed(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_each_of_three_workers_may_freeze_for_ever(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """At default times each of three workers is frozen in turn and never woken: its job runs elsewhere within 30 s."""
