@@ -28,7 +28,7 @@ Rows = Callable[[], Counter[int]]
 @pytest.mark.postgres
 def test_jobs_due_later_hold_no_lease_and_run_once_r04(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """50 jobs due later, all workers killed and started again meanwhile: no attempt before they are due, one each after."""
-    due = clock.now() + timedelta(seconds=30)
+    due = clock.now() + timedelta(seconds=90)
     work.using(run_after=due).enqueue_many([{"n": n} for n in range(50)])
     first = [make_worker(threads=2).start().wait_ready() for _ in range(2)]
     assert (states(), Attempt.objects.count()) == ({"scheduled": 50}, 0)

@@ -15,13 +15,10 @@ from django_jobs.exceptions import DefinitionError
 from django_jobs.models import Attempt, Job, Worker
 from django_jobs.store import held_by
 from django_jobs.worker.finish import give_back
-from django_jobs.worker.pool import Pool
 from django_jobs.worker.rescue import take_back
 from django_jobs.worker.sweep import Sweep
-from tests.acceptance.workers import wait_for
 from tests.factories import WorkerFactory
 from tests.integration.worker.conftest import Declare, claimer, run, the_job
-from tests.scenes import Told
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -202,36 +199,3 @@ def test_renewals_come_several_times_per_lease_r13(declare: Declare) -> None:
         terms = LeaseTerms(budget=timedelta(seconds=seconds), cleanup=timedelta(seconds=1))
         assert terms.progress_interval <= terms.lease / 3
         assert terms.progress_interval < terms.lease - terms.overdue_margin, "the first renewal comes before the end"
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_dies_is_replaced_r28(declare: Declare) -> None:
-    """Whatever ends a thread of the pool, its place runs jobs again, and it is counted."""
-    ends = iter([True])
-
-    def finished() -> None:
-        if next(ends, False):
-            raise SystemExit
-
-    pool = Pool(2, lambda _: None, finished)
-    pool.submit(_nothing())
-    wait_for(lambda: not all(thread.is_alive() for thread in pool.threads), what="the thread's death")
-
-    with Told() as told:
-        pool.mend()
-        pool.mend()
-
-    assert len(told.named("thread.died")) == 1
-    assert all(thread.is_alive() for thread in pool.threads)
-    pool.stop(seconds=10)
-    pool.mend()
-    assert not any(thread.is_alive() for thread in pool.threads), "after a stop nothing is replaced"
-
-
-def _nothing() -> Any:
-    class Nothing:
-        attempt_id = object()
-        number = 1
-        job_id = "none"
-
-    return Nothing()
