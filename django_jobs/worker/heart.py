@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import queue
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import DatabaseError, connections
+from django.db import connections
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
 from django_jobs.store import abandoned, expire, held_by
 from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
-from django_jobs.worker.connection import bounded, drop
+from django_jobs.worker.connection import bounded
+from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
 from django_jobs.worker.rescue import PATIENCE, take_back
 
-logger = logging.getLogger("django_jobs.worker")
-
 EXPIRE_EVERY = 30.0  # seconds between two looks for jobs whose usefulness has passed
-TRY_AGAIN = 1.0  # seconds after a failed beat
+TRY_AGAIN = 1.0  # seconds after a failed beat, at most: workers that failed together do not come back together
 TICK = 0.5  # seconds
 
 
@@ -42,6 +41,8 @@ class Heart:
     def __init__(self, record: WorkerRecord, *, using: str) -> None:
         rules = get_settings()
         self.registered = threading.Event()
+        self.beat_at: float | None = None  # when the last heartbeat was written
+        self.turned_at = clock.boot_seconds()  # when this thread last went on
         self._record = record
         self._using = using
         self._heartbeat = rules.heartbeat
@@ -88,14 +89,15 @@ class Heart:
             while not (self._ending and self._is_signed_off()):
                 try:
                     self._turn()
-                except Exception:  # a worker without a heart would be judged dead while its children run jobs
-                    logger.exception("The worker's own work failed; trying again")
+                except Exception as error:  # noqa: BLE001  without a heart it would be judged dead
+                    failures.note("heart", error, using=self._using)
                 self._wake.wait(TICK)
                 self._wake.clear()
         finally:
             connections.close_all()
 
     def _turn(self) -> None:
+        self.turned_at = clock.boot_seconds()
         self._take_back_of_the_dead()
         if self._stopping and not self._stopping_noted:
             self._stopping_noted = self._try(self._note_stopping)
@@ -120,10 +122,11 @@ class Heart:
         if not self._is_due("beat", self._heartbeat.total_seconds()):
             return
         if self._try(self._beat_or_register):
-            self._beats = [*self._beats[-9:], clock.boot_seconds()]
+            self.beat_at = clock.boot_seconds()
+            self._beats = [*self._beats[-9:], self.beat_at]
             self.registered.set()
         else:
-            self._due["beat"] = clock.boot_seconds() + TRY_AGAIN
+            self._due["beat"] = clock.boot_seconds() + TRY_AGAIN * (0.5 + random.random() / 2)  # noqa: S311  spreads load
 
     def _beat_or_register(self) -> bool:
         with bounded(self._using, PATIENCE):
@@ -155,7 +158,7 @@ class Heart:
                 continue
             death.tries += 1
             death.not_before = now + min(0.05 * 2**death.tries, 5.0)
-            if self._try(lambda death=death: self._take_back(death)):  # type: ignore[misc]
+            if self._try(lambda death=death: self._take_back(death), loop="deaths"):  # type: ignore[misc]
                 self._deaths = [other for other in self._deaths if other is not death]
             else:
                 self._wake.set()
@@ -173,7 +176,7 @@ class Heart:
 
     def _may_go_on(self) -> bool:
         """Whether this worker may judge others now; its own next beat comes before the next judgement."""
-        now = clock.boot_seconds()
+        now = self.turned_at = clock.boot_seconds()
         return now < self._due["beat"] and may_judge(self._beats, now, heartbeat=self._heartbeat, gap=self._gap)
 
     def _judge(self) -> bool:
@@ -184,16 +187,13 @@ class Heart:
             self._due["reap"] = 0.0  # the rest follows right after the next beat
         return True
 
-    def _try(self, action: Callable[[], bool]) -> bool:
+    def _try(self, action: Callable[[], bool], *, loop: str = "") -> bool:
         """Do some database work; False when it must be repeated: nothing that happens here may end the worker."""
+        self.turned_at = clock.boot_seconds()
         try:
             done = action()
-        except Exception as error:
-            drop(self._using)
-            if isinstance(error, DatabaseError):
-                outage.failed(error)
-            else:
-                logger.exception("The worker's own work failed; trying again")
+        except Exception as error:  # noqa: BLE001  whatever it is, the loop must go on
+            failures.note(loop or action.__name__.strip("_"), error, using=self._using)
             return False
         outage.answered()
         return done

@@ -20,6 +20,7 @@ from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.connection import keep_connections
 from django_jobs.worker.heart import Heart
 from django_jobs.worker.link import Order, ParentEnd
+from django_jobs.worker.pulse import Pulse
 from django_jobs.worker.shutdown import longest_stop
 from django_jobs.worker.wake import Wake
 
@@ -54,6 +55,7 @@ class Supervisor:
         self.slots = [Slot(number) for number in range(config.processes)]
         self.stops = 0
         self.worst = int(Exit.CLEAN)
+        self.pulse = Pulse(config)
         self._host = host
         self._children = 0
         self._was_ready = False
@@ -72,6 +74,7 @@ class Supervisor:
                 self.wake.wait(TICK)
             if not heart.finish(seconds=SIGN_OFF):
                 logger.warning("The database did not answer in time, so the end of this worker is not recorded")
+            self.pulse.end()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -120,6 +123,8 @@ class Supervisor:
                 self._pass_on_stops(slot)
         elif heart.registered.is_set():
             self._start_children()
+        running = [(slot.child, slot.process.pid, slot.line) for slot in self.slots if slot.process and slot.line]
+        self.pulse.turn(heart, running, stopping=bool(self.stops))
 
     def _look_at(self, slot: Slot, heart: Heart) -> None:
         if slot.process is None or slot.line is None:
