@@ -58,7 +58,7 @@ class JobsSettings:
     expired_patience: timedelta = _seconds(20, "How long after the end of a lease its holder may still finish.")
     blind_after: timedelta = _seconds(
         15,
-        "A worker whose heartbeat or look for jobs has not succeeded for so long, and two heartbeats, says it is blind.",
+        "A worker whose heartbeat or look for jobs has not succeeded for so long is blind; at least two heartbeats.",
     )
     stuck_after: timedelta = _seconds(
         30, "A child whose loop has not gone round for this long fails the liveness probe, if the database answers."

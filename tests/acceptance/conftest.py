@@ -39,6 +39,19 @@ def rows(transactional_db: None) -> Iterator[Callable[[], Counter[int]]]:
         cursor.execute(f"DROP TABLE {WITNESS_TABLE}")
 
 
+@pytest.fixture
+def own_server(cluster: Cluster, server: Server, rows: object) -> Iterator[Cluster]:
+    """A PostgreSQL of this test's own as the alias default, with its tables."""
+    own = Server(vendor="postgresql", url=cluster.url())
+    own.activate()
+    own.migrate()
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE {WITNESS_TABLE} (n integer, pid integer)")
+    yield cluster
+    connections.close_all()
+    server.activate()
+
+
 def count_rows() -> Counter[int]:
     """Return how many business rows each ``n`` has."""
     with connection.cursor() as cursor:

@@ -210,3 +210,18 @@ def open_call(context: JobContext, n: int, seconds: float) -> None:
     tell("start", n, number=context.attempt)
     context.effect("ask", ask, n=n)
     take(30)
+
+
+@job(type="acceptance.patient", retry=FAST, takes_context=True, budget=timedelta(seconds=150))
+def patient(context: JobContext, n: int, seconds: float) -> None:
+    """Work for a long time under a lease that outlives an outage, telling progress every second."""
+    tell("start", n, number=context.attempt)
+    ends = time.monotonic() + seconds
+    value = 0
+    while time.monotonic() < ends:
+        take(1.0)
+        value += 1
+        context.progress(value)
+    with context.complete():
+        insert_row(n)
+    tell("end", n, number=context.attempt)
