@@ -1,17 +1,20 @@
 """Whether a worker lives, and whether it takes jobs, by what it wrote into its heartbeat file; no database is asked.
 
 A worker that is blind lives: to restart it would mend nothing, and would end handlers that run.
+
+``python -m django_jobs.operate.alive PATH`` is the same as ``manage.py jobs alive`` without the start of Django.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from django_jobs.exceptions import HeartbeatFileError
-from django_jobs.operate.finding import Finding, info, warning
 from django_jobs.operate.wording import duration
 from django_jobs.worker.heartbeat_file import Told, Vitals, read
 
@@ -83,12 +86,17 @@ def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration(timedelta(seconds=seconds))
 
 
-def heartbeat_looks(path: Path) -> Iterator[Finding]:
-    """Tell the doctor what a heartbeat file says."""
-    verdict = verdict_on(path)
-    if verdict.ready:
-        yield info("heartbeat-file", verdict.text)
-    elif verdict.alive:
-        yield warning("heartbeat-file", verdict.text, "A restart mends nothing here: look at the database, or wait.")
-    else:
-        yield warning("heartbeat-file", verdict.text, "Look at the worker's log, and start it again.")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge one file from a command line; returns the exit code: 0 good, 1 not."""
+    parser = argparse.ArgumentParser(prog="python -m django_jobs.operate.alive", description=main.__doc__)
+    parser.add_argument("path", type=Path, help="The heartbeat file.")
+    parser.add_argument("--max-age", type=float, default=MAX_AGE, help="Seconds (default: %(default)s).")
+    parser.add_argument("--ready", action="store_true", help="Fail also while the worker takes no jobs.")
+    options = parser.parse_args(arguments)
+    verdict = verdict_on(options.path, max_age=options.max_age)
+    sys.stdout.write(f"{verdict.text}\n")
+    return 0 if (verdict.ready if options.ready else verdict.alive) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,8 +17,8 @@ from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from django_jobs.conf import get_settings
-from django_jobs.operate.alive import heartbeat_looks
 from django_jobs.operate.doctor_database import database_looks
+from django_jobs.operate.doctor_heartbeat import heartbeat_looks
 from django_jobs.operate.doctor_jobs import job_looks
 from django_jobs.operate.doctor_workers import worker_looks
 from django_jobs.operate.finding import Finding, Surroundings

@@ -25,6 +25,11 @@ TRY_AGAIN = 1.0  # seconds after a failed beat, at most: workers that failed tog
 TICK = 0.5  # seconds
 
 
+def again_after() -> float:
+    """Return how many seconds after a failed beat the next one is tried."""
+    return TRY_AGAIN * (0.5 + random.random() / 2)  # noqa: S311  spreads load, guards nothing
+
+
 @dataclass(slots=True)
 class Death:
     """A child whose jobs have to be taken back."""
@@ -126,7 +131,7 @@ class Heart:
             self._beats = [*self._beats[-9:], self.beat_at]
             self.registered.set()
         else:
-            self._due["beat"] = clock.boot_seconds() + TRY_AGAIN * (0.5 + random.random() / 2)  # noqa: S311  spreads load
+            self._due["beat"] = clock.boot_seconds() + again_after()
 
     def _beat_or_register(self) -> bool:
         with bounded(self._using, PATIENCE):

@@ -11,7 +11,8 @@ import pytest
 
 from django_jobs import clock
 from django_jobs.exceptions import HeartbeatFileError
-from django_jobs.operate.alive import heartbeat_looks, verdict_on
+from django_jobs.operate.alive import main, verdict_on
+from django_jobs.operate.doctor_heartbeat import heartbeat_looks
 from django_jobs.worker.heartbeat_file import ChildVitals, Vitals, check, read, remove, write
 
 CHILD = ChildVitals(child=3, pid=77, ready=True, turned_ago=0.4)
@@ -162,3 +163,15 @@ def test_doctor_tells_what_the_file_says(path: Path) -> None:
     assert [finding.level for finding in (well, blind, dead)] == ["info", "warning", "warning"]
     assert "restart mends nothing" in blind.mend
     assert "start it again" in dead.mend
+
+
+def test_probe_is_a_program_without_django_too(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The module run by itself has the same exit codes and says the same."""
+    write(path, BLIND)
+
+    codes = [main([str(path)]), main([str(path), "--ready"]), main([str(path), "--max-age", "0.000001"])]
+
+    lines = capsys.readouterr().out.splitlines()
+    assert codes == [0, 1, 1]
+    assert lines[0] == lines[1] == verdict_on(path).text
+    assert "was last written" in lines[2]
