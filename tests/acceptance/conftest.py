@@ -60,19 +60,6 @@ def count_rows() -> Counter[int]:
 
 
 @pytest.fixture
-def own_server(cluster: Cluster, server: Server, rows: object) -> Iterator[Cluster]:
-    """A PostgreSQL of this test's own as the alias default, with its tables."""
-    own = Server(vendor="postgresql", url=cluster.url())
-    own.activate()
-    own.migrate()
-    with connection.cursor() as cursor:
-        cursor.execute(f"CREATE TABLE {WITNESS_TABLE} (n integer, pid integer)")
-    yield cluster
-    connections.close_all()
-    server.activate()
-
-
-@pytest.fixture
 def make_worker(
     rows: object, database_url: str, witness: Witness, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., WorkerProcess]]:
