@@ -39,6 +39,13 @@ def rows(transactional_db: None) -> Iterator[Callable[[], Counter[int]]]:
         cursor.execute(f"DROP TABLE {WITNESS_TABLE}")
 
 
+def count_rows() -> Counter[int]:
+    """Return how many business rows each ``n`` has."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT n, count(*) FROM {WITNESS_TABLE} GROUP BY n")
+        return Counter(dict(cursor.fetchall()))
+
+
 @pytest.fixture
 def own_server(cluster: Cluster, server: Server, rows: object) -> Iterator[Cluster]:
     """A PostgreSQL of this test's own as the alias default, with its tables."""
@@ -50,13 +57,6 @@ def own_server(cluster: Cluster, server: Server, rows: object) -> Iterator[Clust
     yield cluster
     connections.close_all()
     server.activate()
-
-
-def count_rows() -> Counter[int]:
-    """Return how many business rows each ``n`` has."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT n, count(*) FROM {WITNESS_TABLE} GROUP BY n")
-        return Counter(dict(cursor.fetchall()))
 
 
 @pytest.fixture
