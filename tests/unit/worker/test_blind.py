@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +51,13 @@ def config(path: Path | None = None) -> WorkerConfig:
     )  # fmt: skip
 
 
+def child_of(line: ParentEnd) -> ChildEnd:
+    """The child's end, with a descriptor of its own as in a process of its own."""
+    end = ChildEnd(os.dup(line.descriptor))
+    line.handed_over()
+    return end
+
+
 def test_each_episode_is_told_once(boot: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """One line and one event when the sight is lost, one of each when it is back, however often one looks."""
     caplog.set_level(logging.INFO, logger="django_jobs.worker")
@@ -89,7 +97,7 @@ def test_child_that_cannot_look_makes_its_worker_blind(boot: Clock) -> None:
 def test_reports_of_a_child_reach_the_file(boot: Clock, tmp_path: Path) -> None:
     """Rounds that looked, were busy or failed are told apart, and states follow: starting, working, blind, stopping."""
     path, heart, line = tmp_path / "worker.json", Heart(), ParentEnd()
-    child = ChildEnd(line.descriptor)
+    child = child_of(line)
     pulse = Pulse(config(path))
     seen = []
 
@@ -125,7 +133,7 @@ def test_reports_of_a_child_reach_the_file(boot: Clock, tmp_path: Path) -> None:
 def test_equal_reports_are_sent_once_a_second(boot: Clock) -> None:
     """A child that goes round a thousand times a second does not fill the line; a change is told at once."""
     line = ParentEnd()
-    child = ChildEnd(line.descriptor)
+    child = child_of(line)
 
     for _ in range(1000):
         child.turned(Turn.LOOKED)
@@ -134,13 +142,13 @@ def test_equal_reports_are_sent_once_a_second(boot: Clock) -> None:
     child.turned(Turn.FAILED)
 
     assert line._line.recv(4096) == b"lff"
-    line._line.close()
+    line.close()
 
 
 def test_supervisor_that_does_not_listen_holds_up_no_child(boot: Clock) -> None:
     """A full line drops reports instead of waiting."""
     line = ParentEnd()
-    child = ChildEnd(line.descriptor)
+    child = child_of(line)
 
     for _ in range(100_000):
         boot.now += 1.0
