@@ -74,6 +74,16 @@ class JobsSettings:
     heartbeat: timedelta = _seconds(5, "How often a worker says that it lives.")
     silent_after: timedelta = _seconds(20, "A worker without a heartbeat for this long is taken for gone.")
     expired_patience: timedelta = _seconds(20, "How long after the end of a lease its holder may still finish.")
+    blind_after: timedelta = _seconds(
+        15,
+        "A worker whose heartbeat or look for jobs has not succeeded for so long is blind; at least two heartbeats.",
+    )
+    stuck_after: timedelta = _seconds(
+        30, "A child whose loop has not gone round for this long fails the liveness probe, if the database answers."
+    )
+    heartbeat_file: str = _doc(
+        "", "Where a worker tells that it lives, for probes. Empty: nowhere. Each worker needs a file of its own."
+    )
     reaper_tick: timedelta = _seconds(5, "How often a worker looks for jobs whose holder is gone.")
     max_call: timedelta = _seconds(10, "The longest one call to a provider may take; shorter than the grace.")
     payload_max_bytes: int = _doc(64 * 1024, "Largest canonical payload in bytes.")
@@ -89,6 +99,11 @@ class JobsSettings:
     keep_rows: timedelta = _days(400, "How long finished jobs keep their rows: attempts, effects, sends, the job.")
     keep_workers: timedelta = _days(30, "How long rows of workers are kept after their last heartbeat.")
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
+
+    @property
+    def blind_limit(self) -> timedelta:
+        """How long a worker may go without a heartbeat before it is blind: one late beat alone does not make it so."""
+        return max(self.blind_after, 2 * self.heartbeat)
 
 
 QUEUE_KEYS = ("capacity", "limit")

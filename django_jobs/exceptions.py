@@ -13,6 +13,10 @@ class DefinitionError(JobsError):
     """A job, effect or setting is declared in a way that cannot work."""
 
 
+class HeartbeatFileError(JobsError):
+    """The heartbeat file cannot be written where it was asked for, or what is there is none."""
+
+
 class PayloadError(JobsError, ValueError):
     """The arguments cannot be stored as a payload; the message names the place and the mend."""
 

@@ -94,7 +94,10 @@ LOGGING: dict[str, Any] = {
     "loggers": {"django_jobs": {"handlers": ["console"], "level": env("LOG_LEVEL")}},
 }
 
-JOBS_TIMES = ("HEARTBEAT", "SILENT_AFTER", "EXPIRED_PATIENCE", "REAPER_TICK", "GRACE", "POLL", "MAX_CALL")
+JOBS_TIMES = (
+    "HEARTBEAT", "SILENT_AFTER", "EXPIRED_PATIENCE", "REAPER_TICK", "BLIND_AFTER", "STUCK_AFTER", "GRACE", "POLL",
+    "MAX_CALL",
+)  # fmt: skip
 
 DJANGO_JOBS: dict[str, Any] = {
     "IMPORTS": env("JOBS_IMPORTS"),

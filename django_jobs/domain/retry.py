@@ -33,7 +33,7 @@ class RetryPolicy:
     Raises :class:`~django_jobs.exceptions.DefinitionError` when a value cannot work.
     """
 
-    base: timedelta = timedelta(seconds=5)
+    base: timedelta = timedelta(seconds=20)
     factor: float = 2.0
     cap: timedelta = timedelta(minutes=10)
     transient_max_age: timedelta = timedelta(hours=24)

@@ -6,10 +6,12 @@ import argparse
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.pausing import PAUSE_VERBS
@@ -18,6 +20,7 @@ from django_jobs.management.show import show_text
 from django_jobs.management.tables import harmless, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
 from django_jobs.models import Job
+from django_jobs.operate.alive import MAX_AGE, verdict_on
 from django_jobs.operate.doctor import LONG, Diagnosis, diagnose
 from django_jobs.operate.explain import Explanation, explain
 from django_jobs.operate.history import as_dict, history_of, plain
@@ -267,11 +270,13 @@ def _add_doctor(parser: CommandParser) -> None:
         metavar="SECONDS",
         help="Name atomic job types that ran longer than this (default: %(default)s).",
     )
+    parser.add_argument("--heartbeat-file", default="", metavar="PATH", help="Tell what this heartbeat file says too.")
     add_json(parser)
 
 
 def _doctor(options: Options, write: Write) -> int:
-    found = diagnose(using=options["database"], long=timedelta(seconds=options["long"]))
+    path = Path(options["heartbeat_file"]) if options["heartbeat_file"] else None
+    found = diagnose(using=options["database"], long=timedelta(seconds=options["long"]), heartbeat_file=path)
     write(as_json(_diagnosis_dict(found)) if options["json"] else "\n".join(_diagnosis_lines(found)))
     return 0 if found.clean else FOUND
 
@@ -300,6 +305,36 @@ def _diagnosis_lines(found: Diagnosis) -> Iterator[str]:
     )
 
 
+def _add_alive(parser: CommandParser) -> None:
+    rules = get_settings()
+    parser.add_argument(
+        "--heartbeat-file",
+        default=rules.heartbeat_file,
+        metavar="PATH",
+        help="The file that the worker keeps (default: the setting HEARTBEAT_FILE).",
+    )
+    parser.add_argument(
+        "--max-age",
+        type=seconds,
+        default=MAX_AGE,
+        metavar="SECONDS",
+        help="An older file is that of a worker that stands still or is gone (default: %(default)s).",
+    )
+    parser.add_argument(
+        "--ready", action="store_true", help="Fail also while the worker starts, stops or is blind: it takes no jobs."
+    )
+
+
+def _alive(options: Options, write: Write) -> int:
+    if not options["heartbeat_file"]:
+        msg = "Give --heartbeat-file, the path that the worker was started with, or set HEARTBEAT_FILE."
+        raise CommandError(msg, returncode=USAGE)
+    verdict = verdict_on(Path(options["heartbeat_file"]), max_age=options["max_age"])
+    write(verdict.text)
+    good = verdict.ready if options["ready"] else verdict.alive
+    return 0 if good else FOUND
+
+
 def _work(options: Options, _: Write) -> int:
     return work(options)
 
@@ -324,6 +359,12 @@ VERBS: tuple[Verb, ...] = (
         help="Look for what will bite: settings, database, workers, stored jobs; exit 1 if something does.",
         add_arguments=_add_doctor,
         run=_doctor,
+    ),
+    Verb(
+        name="alive",
+        help="Tell from its heartbeat file whether a worker lives; asks no database. Exit 1 if it does not.",
+        add_arguments=_add_alive,
+        run=_alive,
     ),
     *PAUSE_VERBS,
     Verb(

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Literal
 
 from django.core import checks
-from django.db import connections
+from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from django_jobs.conf import get_settings
 from django_jobs.operate.doctor_database import database_looks
+from django_jobs.operate.doctor_heartbeat import heartbeat_looks
 from django_jobs.operate.doctor_jobs import job_looks
 from django_jobs.operate.doctor_retention import retention_looks
 from django_jobs.operate.doctor_workers import worker_looks
@@ -42,12 +44,25 @@ class Diagnosis:
         return all(finding.level == "info" for finding in self.findings)
 
 
-def diagnose(*, using: str, long: timedelta = LONG) -> Diagnosis:
+def diagnose(*, using: str, long: timedelta = LONG, heartbeat_file: Path | None = None) -> Diagnosis:
     """Look at everything; ``long`` is how long an atomic handler may hold its transaction before it is named.
 
-    Without up-to-date tables only the settings are looked at.
+    Without up-to-date tables only the settings are looked at, and what ``heartbeat_file`` says. With such a file a
+    database that does not answer is a finding too: then the file is all that there is.
     """
-    findings = [*_from_checks(using)]
+    told = [] if heartbeat_file is None else [*heartbeat_looks(heartbeat_file)]
+    try:
+        return _diagnose(using=using, long=long, told=told)
+    except DatabaseError as error:
+        if heartbeat_file is None:
+            raise
+        text = f"Database {using!r} cannot be read: {str(error).strip()}."
+        away = Finding(id="database-away", level="warning", text=text, mend="Is it running, reachable and migrated?")
+        return Diagnosis(database=using, read_at=None, findings=(*told, away))
+
+
+def _diagnose(*, using: str, long: timedelta, told: list[Finding]) -> Diagnosis:
+    findings = [*told, *_from_checks(using)]
     unapplied = _unapplied(using)
     if unapplied:
         return Diagnosis(database=using, read_at=None, findings=(*findings, unapplied))

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from django_jobs.models import Job, Worker
 from django_jobs.operate.finding import Finding, Look, Surroundings, info, some, warning
-from django_jobs.operate.wording import relative
+from django_jobs.operate.wording import duration, relative
 from django_jobs.store.waiting import known_queues
 
 _REMEMBERED = timedelta(days=1)  # a worker that fell silent longer ago is history, unless it holds jobs
@@ -16,7 +16,7 @@ _REMEMBERED = timedelta(days=1)  # a worker that fell silent longer ago is histo
 
 def worker_looks() -> tuple[Look, ...]:
     """Return the looks at workers."""
-    return (_silent, _queues_served, _code_versions)
+    return (_silent, _late, _queues_served, _code_versions)
 
 
 def alive(around: Surroundings) -> list[Worker]:
@@ -48,6 +48,27 @@ def _silent(around: Surroundings) -> Iterator[Finding]:
             "silent-worker",
             f"Workers fell silent without stopping: {some(told)}.",
             "Look at their hosts. Another live worker takes their jobs back; start one if there is none.",
+        )
+
+
+def _late(around: Surroundings) -> Iterator[Finding]:
+    """Tell of workers that are not silent yet: they see this database badly, or stand still."""
+    rules = around.rules
+    late = Worker.objects.using(around.using).filter(
+        stopped_at__isnull=True,
+        heartbeat_at__lte=around.now - rules.blind_limit,
+        heartbeat_at__gt=around.now - rules.silent_after,
+    )
+    told = [
+        f"{worker.name} (last heard of {relative(worker.heartbeat_at, around.now)})"
+        for worker in late.order_by("heartbeat_at")
+    ]
+    if told:
+        yield warning(
+            "blind-worker",
+            f"Workers have not written a heartbeat for {duration(rules.blind_limit)}: {some(told)}. They are blind, or "
+            "stand still.",
+            "Ask 'manage.py jobs alive' on their hosts, and look at the network between them and the database.",
         )
 
 

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import django
-from django.db import DatabaseError, connections, reset_queries
+from django.db import connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.worker.config import Exit, WorkerConfig
-from django_jobs.worker.link import ChildEnd, Order, Word
+from django_jobs.worker.link import ChildEnd, Order, Turn, Word
 from django_jobs.worker.room import Seat
 from django_jobs.worker.wake import Wake
+from django_jobs.worker.watch import watch
 
 if TYPE_CHECKING:
     from django_jobs.worker.attempt import RunningAttempt
@@ -28,6 +29,7 @@ logger = logging.getLogger("django_jobs.worker")
 
 T = TypeVar("T")
 
+CALL_LIMIT = 10.0  # seconds that one look for jobs may take
 LOOK_AT_RUNNING = 0.5  # seconds between two looks for attempts that ran past their lease
 
 
@@ -43,6 +45,8 @@ class Child:
         self.config = config
         self.wake = Wake()
         self.stops = 0
+        self.report: Callable[[Turn], None] = lambda _: None  # tells the supervisor of each round
+        self._turned = Turn.BUSY
         self.seat = Seat(tell)
         self.claimer = Claimer(config, self.seat)
         self.pool = Pool(config.threads, execute, abandon, self.wake.set)
@@ -52,6 +56,7 @@ class Child:
 
     def stop(self, order: Order) -> None:
         """Drain, or end at once."""
+        watch.hurry()
         self.stops = max(self.stops, 1 if order is Order.DRAIN else 2)
         self.wake.set()
 
@@ -67,6 +72,7 @@ class Child:
         """Serve until stopped; returns the exit code."""
         while not self.stops and not self.ending.recycling:
             claimed = self._turn()
+            self.report(self._turned)
             if claimed is None:
                 self.wake.wait(self._pause())
             elif claimed == 0:
@@ -74,11 +80,15 @@ class Child:
                     break
                 self.wake.wait(self._idle_time())
         self.seat.give_back()
-        code = self.ending.drain(lambda: self.stops)
+        code = self.ending.drain(self._stops_while_draining)
         self._guarded(self.claimer.settle_doubtful)
         self.pool.stop()
         connections.close_all()
         return code
+
+    def _stops_while_draining(self) -> int:
+        self.report(Turn.BUSY)
+        return self.stops
 
     def _idle_time(self) -> float:
         poll = self.config.poll * (0.75 + random.random() / 4)  # noqa: S311  spreads load, guards nothing
@@ -92,7 +102,8 @@ class Child:
 
     def _turn(self) -> int | None:
         """Do one round; returns how many were claimed, or None when the database did not answer."""
-        self.ending.end_overdue()
+        self._turned = Turn.BUSY
+        self._end_overdue()
         self.pool.replace_dead()
         running = self.pool.running
         self._isolated = self._isolated and bool(running)
@@ -105,22 +116,28 @@ class Child:
             self.pool.submit(attempt)
         return None if claimed is None else len(claimed)
 
+    def _end_overdue(self) -> None:
+        from django_jobs.worker.failures import failures
+
+        try:
+            self.ending.end_overdue()
+        except Exception as error:  # noqa: BLE001  the loop that watches leases must go on
+            failures.note("overdue", error, using=self.config.database)
+
     def _guarded(self, action: Callable[[], T]) -> T | None:
         """Do some database work; None when it failed: running attempts must not lose their process over it."""
-        from django_jobs.worker.connection import drop
+        from django_jobs.worker.failures import failures
         from django_jobs.worker.outage import outage
 
         try:
-            result = action()
-        except Exception as error:
-            drop(self.config.database)
+            with watch.over(self.config.database, CALL_LIMIT):
+                result = action()
+        except Exception as error:  # noqa: BLE001  whatever it is, the loop must go on
+            failures.note("claim", error, using=self.config.database)
             self._error_since = self._error_since or clock.boot_seconds()
-            if isinstance(error, DatabaseError):
-                outage.failed(error)
-            else:
-                logger.exception("Looking for jobs failed; trying again")
+            self._turned = Turn.FAILED
             return None
-        self._error_since = 0.0
+        self._turned, self._error_since = Turn.LOOKED, 0.0
         outage.answered()
         reset_queries()  # with DEBUG, Django keeps them
         return result
@@ -158,6 +175,7 @@ def main(argument: str) -> int:
     except BaseException:  # noqa: BLE001  also sys.exit(): whatever kept the code from loading is judged by the supervisor
         traceback.print_exc()
         return Exit.NOT_STARTED
+    child.report = link.turned
     signal.signal(signal.SIGTERM, lambda *_: child.stop(Order.DRAIN))
     if early:
         child.stop(Order.DRAIN)

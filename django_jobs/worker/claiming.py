@@ -25,7 +25,7 @@ logger = logging.getLogger("django_jobs.worker")
 LOOK_FOR_SUSPECTS_EVERY = 1.0  # seconds
 LOOK_FOR_DOUBTFUL_EVERY = 0.5  # seconds
 OLDEST_EVERY = 8  # claims; one of so many takes what has waited longest, so that low priorities go on
-DOUBT = 60.0  # seconds for which a claim without an answer may still be committed by the server
+DOUBT = 60.0  # seconds, from the next answer of the server on, for which it may still commit a claim without an answer
 
 
 class Claimer:
@@ -149,7 +149,7 @@ class Claimer:
             beyond=() if suspects else tuple(self._clearing.beyond.values()),
         )
         asked_at = clock.boot_seconds()
-        self._doubtful.update(dict.fromkeys(request.attempt_ids, asked_at + DOUBT))
+        self._doubtful.update(dict.fromkeys(request.attempt_ids, float("inf")))
         claimed = claim(request, using=self.config.database)
         for attempt_id in request.attempt_ids:
             del self._doubtful[attempt_id]
@@ -172,7 +172,10 @@ class Claimer:
                 logger.warning("The reply to the claim of job %s was lost; it was given back", held.job_id)
                 del self._doubtful[held.attempt_id]
         self._looked_at_doubtful = now
-        self._doubtful = {attempt_id: until for attempt_id, until in self._doubtful.items() if until > now}
+        # A server that stood still commits when it wakes, so the doubt ends some time after its first answer.
+        self._doubtful = {
+            attempt_id: min(until, now + DOUBT) for attempt_id, until in self._doubtful.items() if until > now
+        }
 
     def is_nothing_left(self) -> bool:
         """Say whether no job of a known type waits in the queues, due now or later; what others run does not count."""

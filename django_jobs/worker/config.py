@@ -33,6 +33,7 @@ class WorkerConfig:
     grace: float
     poll: float
     drain: bool = False
+    heartbeat_file: str = ""  # where the supervisor tells that it lives; empty: nowhere
     child: int = 0  # number of the child process, counted up over the worker's life
     slot: int = 0  # place of the child, 0 … processes - 1; a replacement takes its predecessor's
     link: int = -1  # descriptor of the line to the supervisor

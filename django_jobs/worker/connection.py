@@ -28,6 +28,7 @@ from django_jobs.conf import get_settings
 from django_jobs.enqueue.inside import in_transaction
 from django_jobs.store.statements import prepare_statements
 from django_jobs.worker import hygiene
+from django_jobs.worker.watch import watch
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -36,6 +37,15 @@ logger = logging.getLogger("django_jobs.worker")
 LOST = (OperationalError, InterfaceError, InternalError)
 
 REFUSED = ("23", "40")  # SQLSTATE classes of a COMMIT that was refused: certainly not committed
+# What ends waiting for a host that is gone, where the project did not say: libpq alone would wait for minutes or hours.
+NETWORK_LIMITS = {
+    "connect_timeout": 5,  # seconds
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+SILENCE = 5.0  # seconds beyond the server's own limit that a call may stay without an answer
 IDLE_CHECK = 30.0  # seconds without use after which a connection is asked before it is trusted
 
 
@@ -46,6 +56,9 @@ def keep_connections(using: str) -> None:
     settings["CONN_HEALTH_CHECKS"] = False
     options = settings.setdefault("OPTIONS", {})
     options.pop("pool", None)
+    if connections[using].vendor == "postgresql":
+        for name, value in NETWORK_LIMITS.items():
+            options.setdefault(name, value)
     if connections[using].vendor == "postgresql" and not get_settings().transaction_pooler:
         # The plans of the store's statements do not depend on their values; planning one costs more than running it.
         options["options"] = f"{options.get('options', '')} -c plan_cache_mode=force_generic_plan".strip()
@@ -230,6 +243,7 @@ def bounded(using: str, limit: timedelta) -> Iterator[None]:
     """Run the block in a transaction whose statements and waits for locks end after ``limit``; PostgreSQL only.
 
     It reads what is committed, whatever isolation level handlers are given: the guards of our statements need that.
+    A server that stands still is left after a little longer.
     """
     connection = connections[using]
     if connection.vendor != "postgresql":
@@ -237,7 +251,7 @@ def bounded(using: str, limit: timedelta) -> Iterator[None]:
         return
     milliseconds = str(int(limit.total_seconds() * 1000))
     outermost = not connection.in_atomic_block
-    with transaction.atomic(using=using):
+    with watch.over(using, limit.total_seconds() + SILENCE), transaction.atomic(using=using):
         with connection.cursor() as cursor:
             if outermost:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")

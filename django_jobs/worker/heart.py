@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import queue
+import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from django.db import DatabaseError, connections, reset_queries
+from django.db import connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
@@ -16,18 +16,22 @@ from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
 from django_jobs.store import expire, held_by
 from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
 from django_jobs.worker.alerts import tell_of_expired
-from django_jobs.worker.connection import bounded, drop
+from django_jobs.worker.connection import bounded
+from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
 from django_jobs.worker.overdue import fail_overdue, ran_past_by
 from django_jobs.worker.rescue import PATIENCE, take_back
 from django_jobs.worker.sweep import Sweep
 
-logger = logging.getLogger("django_jobs.worker")
-
 EXPIRE_EVERY = 30.0  # seconds between two looks for jobs whose usefulness has passed
 EXPIRE_AT_ONCE = 500
-TRY_AGAIN = 1.0  # seconds after a failed beat
+TRY_AGAIN = 1.0  # seconds after a failed beat, at most: workers that failed together do not come back together
 TICK = 0.5  # seconds
+
+
+def again_after() -> float:
+    """Return how many seconds after a failed beat the next one is tried."""
+    return TRY_AGAIN * (0.5 + random.random() / 2)  # noqa: S311  spreads load, guards nothing
 
 
 @dataclass(slots=True)
@@ -48,6 +52,8 @@ class Heart:
     def __init__(self, record: WorkerRecord, *, using: str) -> None:
         rules = get_settings()
         self.registered = threading.Event()
+        self.beat_at: float | None = None  # when the last heartbeat was written
+        self.turned_at = clock.boot_seconds()  # when this thread last went on
         self._record = record
         self._using = using
         self._heartbeat = rules.heartbeat
@@ -95,14 +101,15 @@ class Heart:
             while not (self._ending and self._is_signed_off()):
                 try:
                     self._turn()
-                except Exception:  # a worker without a heart would be judged dead while its children run jobs
-                    logger.exception("The worker's own work failed; trying again")
+                except Exception as error:  # noqa: BLE001  without a heart it would be judged dead
+                    failures.note("heart", error, using=self._using)
                 self._wake.wait(TICK)
                 self._wake.clear()
         finally:
             connections.close_all()
 
     def _turn(self) -> None:
+        self.turned_at = clock.boot_seconds()
         self._take_back_of_the_dead()
         if self._stopping and not self._stopping_noted:
             self._stopping_noted = self._try(self._note_stopping)
@@ -127,10 +134,11 @@ class Heart:
         if not self._is_due("beat", self._heartbeat.total_seconds()):
             return
         if self._try(self._beat_or_register):
-            self._beats = [*self._beats[-9:], clock.boot_seconds()]
+            self.beat_at = clock.boot_seconds()
+            self._beats = [*self._beats[-9:], self.beat_at]
             self.registered.set()
         else:
-            self._due["beat"] = clock.boot_seconds() + TRY_AGAIN
+            self._due["beat"] = clock.boot_seconds() + again_after()
 
     def _beat_or_register(self) -> bool:
         with bounded(self._using, PATIENCE):
@@ -165,7 +173,7 @@ class Heart:
                 continue
             death.tries += 1
             death.not_before = now + min(0.05 * 2**death.tries, 5.0)
-            if self._try(lambda death=death: self._take_back(death)):  # type: ignore[misc]
+            if self._try(lambda death=death: self._take_back(death), loop="deaths"):  # type: ignore[misc]
                 self._deaths = [other for other in self._deaths if other is not death]
             else:
                 self._wake.set()
@@ -188,7 +196,7 @@ class Heart:
 
     def _may_go_on(self) -> bool:
         """Whether this worker may judge others now; its own next beat comes before the next judgement."""
-        now = clock.boot_seconds()
+        now = self.turned_at = clock.boot_seconds()
         return now < self._due["beat"] and may_judge(self._beats, now, heartbeat=self._heartbeat, gap=self._gap)
 
     def _judge(self) -> bool:
@@ -196,16 +204,13 @@ class Heart:
             self._due["reap"] = 0.0  # the rest follows right after the next beat
         return True
 
-    def _try(self, action: Callable[[], bool]) -> bool:
+    def _try(self, action: Callable[[], bool], *, loop: str = "") -> bool:
         """Do some database work; False when it must be repeated: nothing that happens here may end the worker."""
+        self.turned_at = clock.boot_seconds()
         try:
             done = action()
-        except Exception as error:
-            drop(self._using)
-            if isinstance(error, DatabaseError):
-                outage.failed(error)
-            else:
-                logger.exception("The worker's own work failed; trying again")
+        except Exception as error:  # noqa: BLE001  whatever it is, the loop must go on
+            failures.note(loop or action.__name__.strip("_"), error, using=self._using)
             return False
         outage.answered()
         reset_queries()  # with DEBUG, Django keeps them

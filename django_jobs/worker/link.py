@@ -10,6 +10,8 @@ import socket
 from enum import Enum
 from typing import NamedTuple
 
+from django_jobs import clock
+
 _CHUNK = 4096
 
 
@@ -63,6 +65,17 @@ def _line(word: str, number: int) -> bytes:
     return f"{word} {number}\n".encode()
 
 
+TELL_EVERY = 1.0  # seconds between two equal reports
+
+
+class Turn(Enum):
+    """How a round of a child's loop went, as the child reports it."""
+
+    LOOKED = "looked"  # it looked for jobs and the database answered
+    BUSY = "busy"  # it wanted nothing of the database
+    FAILED = "failed"  # the database did not answer
+
+
 class ChildEnd:
     """The child's end."""
 
@@ -70,9 +83,10 @@ class ChildEnd:
         self._line = socket.socket(fileno=descriptor)
         self._line.set_inheritable(False)  # a program that a handler starts must not keep the line open
         self._lines = _Lines()
+        self._told: tuple[Turn | None, float] = (None, 0.0)
         self._orders: list[tuple[Order, int]] = []
 
-    def tell(self, word: Word, number: int = 0) -> bool:
+    def tell(self, word: Word | Turn, number: int = 0) -> bool:
         """Tell the supervisor; False when it cannot listen now. Never waits: a frozen supervisor must not stop work."""
         try:
             self._line.send(_line(word.value, number), socket.MSG_DONTWAIT)
@@ -83,6 +97,14 @@ class ChildEnd:
     def ready(self) -> None:
         """Tell that the code is loaded and jobs are taken from now on."""
         self.tell(Word.READY)
+
+    def turned(self, turn: Turn) -> None:
+        """Report a round of the loop."""
+        now = clock.boot_seconds()
+        before, at = self._told
+        if turn is not before or now - at >= TELL_EVERY:
+            self._told = (turn, now)
+            self.tell(turn)
 
     def next_order(self) -> tuple[Order, int] | None:
         """Wait for the next order and its number; None when the supervisor has died."""
@@ -104,8 +126,12 @@ class ParentEnd:
         self._line, self._theirs = socket.socketpair()
         self._line.setblocking(False)
         self._lines = _Lines()
+        self._told: list[Told] = []
         self.was_ready = False
         self.is_ending = False
+        self.turned_at = self.well_at = clock.boot_seconds()  # a child that starts has not failed yet
+        self.contact_at: float | None = None
+        self.failing = False
 
     @property
     def descriptor(self) -> int:
@@ -123,14 +149,34 @@ class ParentEnd:
 
     def listen(self) -> list[Told]:
         """Return what the child told since the last call, also the last words of a dead one; never waits."""
-        told: list[Told] = []
+        self.hear()
+        told, self._told = self._told, []
+        return told
+
+    def hear(self) -> None:
+        """Take in what the child told since the last time; its words are kept for :meth:`listen`."""
         with contextlib.suppress(OSError):
             while chunk := self._line.recv(_CHUNK):
-                told += [Told(Word(word), number) for word, number in self._lines.of(chunk) if word in _WORDS]
-        for word, _ in told:
-            self.was_ready = self.was_ready or word is Word.READY
-            self.is_ending = self.is_ending or word is Word.ENDING
-        return told
+                for word, number in self._lines.of(chunk):
+                    if word in _TURNS:
+                        self._took_turn(Turn(word))
+                    elif word in _WORDS:
+                        self._took_word(Word(word), number)
+
+    def _took_word(self, word: Word, number: int) -> None:
+        self._told.append(Told(word, number))
+        self.is_ending = self.is_ending or word is Word.ENDING
+        if word is Word.READY:
+            self.was_ready = True
+            self.turned_at = self.well_at = clock.boot_seconds()
+
+    def _took_turn(self, turn: Turn) -> None:
+        now = self.turned_at = clock.boot_seconds()
+        self.failing = turn is Turn.FAILED
+        if not self.failing:
+            self.well_at = now
+        if turn is Turn.LOOKED:
+            self.contact_at = now
 
     def close(self) -> None:
         """Close both ends."""
@@ -138,4 +184,6 @@ class ParentEnd:
         self._theirs.close()
 
 
-_WORDS = frozenset(word.value for word in Word)  # what a handler wrote into the line by mistake is no word
+# What a handler wrote into the line by mistake is no word.
+_WORDS = frozenset(word.value for word in Word)
+_TURNS = frozenset(turn.value for turn in Turn)

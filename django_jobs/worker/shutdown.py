@@ -22,6 +22,7 @@ from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
 from django_jobs.worker.pool import Pool
 from django_jobs.worker.wake import Wake
+from django_jobs.worker.watch import watch
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -134,7 +135,9 @@ class Ending:
         """Release; its own transaction may still be ending, and then it is tried again for a moment."""
         for _ in range(RELEASE_TRIES):
             try:
-                if give_back(attempt, message="Its worker stopped before the handler had ended."):
+                with watch.over(attempt.using, MOMENT):
+                    given_back = give_back(attempt, message="Its worker stopped before the handler had ended.")
+                if given_back:
                     attempt.recorded = True
                     return
             except LeaseLostError:

@@ -22,6 +22,7 @@ from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.connection import keep_connections
 from django_jobs.worker.heart import Heart
 from django_jobs.worker.link import Order, ParentEnd
+from django_jobs.worker.pulse import Pulse
 from django_jobs.worker.room import Room
 from django_jobs.worker.shutdown import longest_stop
 from django_jobs.worker.wake import Wake
@@ -59,6 +60,7 @@ class Supervisor:
         self.slots = [Slot(number) for number in range(config.processes)]
         self.stops = 0
         self.worst = int(Exit.CLEAN)
+        self.pulse = Pulse(config)
         self._host = host
         self._children = 0
         self._was_ready = False
@@ -78,6 +80,7 @@ class Supervisor:
                 self.wake.wait(TICK_RESERVED if self.room.is_reserved else TICK)
             if not heart.finish(seconds=SIGN_OFF):
                 logger.warning("The database did not answer in time, so the end of this worker is not recorded")
+            self.pulse.end()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -128,6 +131,8 @@ class Supervisor:
         elif heart.registered.is_set() and not self.room.is_reserved:
             self._start_children()
         self.room.look()
+        running = [(slot.child, slot.process.pid, slot.line) for slot in self.slots if slot.process and slot.line]
+        self.pulse.turn(heart, running, stopping=bool(self.stops))
 
     def _living(self) -> list[int]:
         return [slot.child for slot in self.slots if slot.process is not None]

@@ -50,7 +50,7 @@ def test_processes_share_a_sqlite_file_without_doubling_r15(
 
 
 def test_unknown_type_is_kept_and_left_alone_r55(make_worker: MakeWorker, rows: Rows) -> None:
-    """A job whose type this code does not know stays queued, untouched, also when it has to run alone; others go on."""
+    """A job whose type nobody knows is set aside, also when it has to run alone, and never started; others go on."""
     unknown = [JobFactory(job_type="gone.away").pk, JobFactory(job_type="gone.away", suspect=True).pk]
     work.enqueue_many([{"n": n, "seconds": 0.05} for n in range(20)])
 
@@ -58,7 +58,8 @@ def test_unknown_type_is_kept_and_left_alone_r55(make_worker: MakeWorker, rows: 
 
     assert worker.wait(seconds=40) == 0, "what nobody here can run does not keep a draining worker"
     assert rows() == Counter(dict.fromkeys(range(20), 1))
-    assert states() == {"succeeded": 20, "queued": 2}
+    assert states() == {"succeeded": 20, "scheduled": 2}
+    assert set(Job.objects.filter(pk__in=unknown).values_list("lane", flat=True)) == {"!gone.away 1"}
     assert not Attempt.objects.filter(job_id__in=unknown).exists()
 
 

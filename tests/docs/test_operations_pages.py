@@ -88,7 +88,7 @@ def test_units_are_well_formed_and_let_a_worker_end() -> None:
     assert len(read) == 3
     assert int(worker["TimeoutStopSec"]) >= options.grace + get_settings().max_call.total_seconds()
     assert worker["KillMode"] == "mixed"
-    (compose,) = [body for page, body in blocks("yaml")]
+    (compose,) = [body for page, body in blocks("yaml") if page == "deploy.md"]
     assert int(re.findall(r"stop_grace_period: (\d+)s", compose)[0]) >= int(worker["TimeoutStopSec"])
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -13,9 +14,11 @@ from django.db import connections, router
 
 from django_jobs.conf import get_settings
 from django_jobs.domain.ids import uuid7
+from django_jobs.exceptions import HeartbeatFileError
 from django_jobs.management import reload
 from django_jobs.models import Job
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.heartbeat_file import check as check_heartbeat_file
 from django_jobs.worker.supervisor import Supervisor
 
 
@@ -65,6 +68,12 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         help="Seconds that a stop waits for running handlers (default: %(default)s).",
     )
     parser.add_argument("--name", default="", help="Shown in the admin and on each attempt (default: host and pid).")
+    parser.add_argument(
+        "--heartbeat-file",
+        default=rules.heartbeat_file,
+        metavar="PATH",
+        help="Keep a file there that tells how this worker is, for 'jobs alive' (default: the setting HEARTBEAT_FILE).",
+    )
     parser.add_argument("--drain", action="store_true", help="Stop when nothing waits any more.")
     parser.add_argument(
         "--reload",
@@ -84,6 +93,12 @@ def work(options: dict[str, Any]) -> int:
     if alias not in connections:
         msg = f"There is no database {alias!r} in DATABASES."
         raise CommandError(msg, returncode=2)
+    path = options["heartbeat_file"]
+    try:
+        if path:
+            check_heartbeat_file(Path(path))
+    except HeartbeatFileError as error:
+        raise CommandError(str(error), returncode=2) from None
     host = socket.gethostname()
     config = WorkerConfig(
         worker_id=str(uuid7()),
@@ -95,6 +110,7 @@ def work(options: dict[str, Any]) -> int:
         grace=options["grace"],
         poll=get_settings().poll.total_seconds(),
         drain=options["drain"],
+        heartbeat_file=str(Path(path).absolute()) if path else "",
     )
     return Supervisor(config, host=host).run()
 

@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import OperationalError, connections
 
-from django_jobs import JobContext, RetryPolicy
+from django_jobs import JobContext, RetryPolicy, clock
 from django_jobs.models import Attempt, Job, JobStep
+from django_jobs.worker import claiming as claiming_module
+from django_jobs.worker.claiming import DOUBT
 from django_jobs.worker.connection import LOST
 from tests.databases import Server, point_default_at
 from tests.integration.worker.conftest import Declare, claimer, run, run_one, take, the_job, write
@@ -213,3 +215,28 @@ def test_claim_that_commits_late_is_given_back_too(declare: Declare, server: Ser
     assert the_job().state == "queued"
     assert Attempt.objects.get().outcome == "released"
     assert claiming._doubtful == {}
+
+
+def test_doubt_about_a_claim_lasts_until_the_server_has_answered(
+    declare: Declare, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that stood still commits when it wakes: the time to look again counts from its first answer on."""
+    declare(plain)
+    claiming, now = claimer(), 1000.0
+    monkeypatch.setattr(clock, "boot_seconds", lambda: now)
+    with monkeypatch.context() as away:
+        away.setattr(claiming_module, "claim", _unanswered)
+        with pytest.raises(OperationalError):
+            claiming.take(1, 0)
+    kept = []
+
+    for later in (4000.0, DOUBT - 1.0, 2.0):
+        now += later
+        claiming.settle_doubtful()
+        kept.append(len(claiming._doubtful))
+
+    assert kept == [1, 1, 0]
+
+
+def _unanswered(*_: Any, **__: Any) -> None:
+    raise OperationalError("no answer")

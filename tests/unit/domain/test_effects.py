@@ -28,6 +28,7 @@ from django_jobs.domain.effects import (
     refuse_ruling_out,
     settled_by_rejection,
 )
+from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.states import EffectState, SendOutcome
 from django_jobs.exceptions import DefinitionError
 
@@ -346,7 +347,8 @@ def test_after_reconcile_knows_what_is_final(
     traits: str, verdict: Verdict, expected: Meaning, until: datetime | None
 ) -> None:
     """Found is always final, failed once no send can arrive, not found only when all sends would show."""
-    answer = after_reconcile(known(traits, "unknown"), Reconciliation(verdict), random=lambda: 1.0)
+    facts, policy = known(traits, "unknown"), RetryPolicy(base=5 * SECOND)
+    answer = after_reconcile(facts, Reconciliation(verdict), policy=policy, random=lambda: 1.0)
     assert (answer.meaning, answer.until) == (expected, until), answer.why
     assert answer.final is (expected in {Meaning.APPLIED, Meaning.REJECTED, Meaning.NOT_APPLIED})
 
@@ -381,8 +383,10 @@ def test_remembered_rejection_settles_the_unclear_sends_of_its_key(
 
 def test_after_reconcile_asks_less_and_less_often() -> None:
     """Each unanswered question waits longer, and never less than a second."""
-    facts, pending = known("asks", "unknown"), Reconciliation(Verdict.PENDING)
-    waits = [after_reconcile(facts, pending, asked=asked, random=lambda: 1.0).until for asked in (1, 2, 3)]
+    facts, pending, policy = known("asks", "unknown"), Reconciliation(Verdict.PENDING), RetryPolicy(base=5 * SECOND)
+    waits = [
+        after_reconcile(facts, pending, asked=asked, policy=policy, random=lambda: 1.0).until for asked in (1, 2, 3)
+    ]
     assert waits == [NOW + 5 * SECOND, NOW + 10 * SECOND, NOW + 20 * SECOND]
     assert after_reconcile(facts, pending, random=lambda: 0.0).until == NOW + SECOND
 

@@ -11,7 +11,7 @@ from django_jobs.domain.poison import after_loss, cleared, convicts, count_loss,
 from django_jobs.domain.retry import Counters, DeadLetter, Next, Retry, RetryPolicy
 from django_jobs.domain.states import Alone, DeadReason, LossCause
 
-POLICY = RetryPolicy()
+POLICY = RetryPolicy(base=timedelta(seconds=5))
 EXIT, SILENT, EXPIRED, ENDED = LossCause.EXIT, LossCause.SILENT, LossCause.EXPIRED, LossCause.ENDED
 AT_ONCE = Retry(timedelta(0))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from django_jobs.domain.retry import (
 from django_jobs.domain.states import DeadReason, ErrorClass
 from django_jobs.exceptions import DefinitionError
 
-POLICY = RetryPolicy()
+POLICY = RetryPolicy(base=timedelta(seconds=5))
 HOUR = timedelta(hours=1)
 
 
@@ -128,7 +130,7 @@ def test_after_failure_follows_the_table(error_class: str, traits: dict[str, Any
 
 def test_after_failure_stops_an_unknown_error_that_never_changes() -> None:
     """The same unknown error in a row dead-letters before a larger budget is spent."""
-    policy = RetryPolicy(unknown_attempts=50)
+    policy = RetryPolicy(base=timedelta(seconds=5), unknown_attempts=50)
     assert decide(ErrorClass.UNKNOWN, policy=policy, counters=Counters(unknown=4, unchanged=4)) == Retry(
         timedelta(seconds=40)
     )
@@ -211,3 +213,22 @@ def test_after_wait_ends_when_evidence_did_not_come_in_time() -> None:
     """Waiting for evidence has an age of its own and ends as an open effect."""
     assert after_wait(POLICY, waited=23 * HOUR, delay=HOUR) == Retry(HOUR)
     assert after_wait(POLICY, waited=24 * HOUR, delay=HOUR) == DeadLetter(DeadReason.EFFECT_OPEN)
+
+
+@pytest.mark.parametrize("error_class", [ErrorClass.UNKNOWN, ErrorClass.TRANSIENT])
+@pytest.mark.parametrize("failures", [1, 2])
+@pytest.mark.parametrize("seed", range(20))
+def test_r80_jobs_that_fail_together_come_back_apart(error_class: ErrorClass, failures: int, seed: int) -> None:
+    """500 jobs fail in one second under the default policy: no second, wherever it begins, gets over 10 % of them."""
+    draw = Random(seed)
+    counted = Counters(unknown=failures) if error_class is ErrorClass.UNKNOWN else Counters(transient=failures)
+    due = []
+    for _ in range(500):
+        following = decide(error_class, policy=RetryPolicy(), counters=counted, random=draw.random)
+        assert isinstance(following, Retry)
+        due.append(draw.random() + following.delay.total_seconds())
+    due.sort()
+
+    busiest = max(bisect_left(due, start + 1.0) - place for place, start in enumerate(due))
+
+    assert busiest <= 50

@@ -1,0 +1,1 @@
+"""Rules of the worker that need no database."""
