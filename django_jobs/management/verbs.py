@@ -360,18 +360,18 @@ VERBS: tuple[Verb, ...] = (
         add_arguments=_add_doctor,
         run=_doctor,
     ),
-    Verb(
-        name="alive",
-        help="Tell from its heartbeat file whether a worker lives; asks no database. Exit 1 if it does not.",
-        add_arguments=_add_alive,
-        run=_alive,
-    ),
     *PAUSE_VERBS,
     Verb(
         name="prune",
         help="Remove the content, then the rows, of jobs that finished long ago; what is still needed stays.",
         add_arguments=add_prune,
         run=run_prune,
+    ),
+    Verb(
+        name="alive",
+        help="Tell from its heartbeat file whether a worker lives; asks no database. Exit 1 if it does not.",
+        add_arguments=_add_alive,
+        run=_alive,
     ),
     Verb(name="work", help="Run a worker; the same as runworker.", add_arguments=add_worker_arguments, run=_work),
 )

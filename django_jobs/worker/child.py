@@ -17,7 +17,7 @@ from django.db import connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.worker.config import Exit, WorkerConfig
-from django_jobs.worker.link import ChildEnd, Order, Turn, Word
+from django_jobs.worker.link import ChildEnd, Order, Word
 from django_jobs.worker.room import Seat
 from django_jobs.worker.wake import Wake
 from django_jobs.worker.watch import watch
@@ -45,8 +45,8 @@ class Child:
         self.config = config
         self.wake = Wake()
         self.stops = 0
-        self.report: Callable[[Turn], None] = lambda _: None  # tells the supervisor of each round
-        self._turned = Turn.BUSY
+        self.report: Callable[[Word], None] = lambda _: None  # tells the supervisor how each round went
+        self._turned = Word.BUSY
         self.seat = Seat(tell)
         self.claimer = Claimer(config, self.seat)
         self.pool = Pool(config.threads, execute, abandon, self.wake.set)
@@ -87,7 +87,7 @@ class Child:
         return code
 
     def _stops_while_draining(self) -> int:
-        self.report(Turn.BUSY)
+        self.report(Word.BUSY)
         return self.stops
 
     def _idle_time(self) -> float:
@@ -102,7 +102,7 @@ class Child:
 
     def _turn(self) -> int | None:
         """Do one round; returns how many were claimed, or None when the database did not answer."""
-        self._turned = Turn.BUSY
+        self._turned = Word.BUSY
         self._end_overdue()
         self.pool.replace_dead()
         running = self.pool.running
@@ -135,9 +135,9 @@ class Child:
         except Exception as error:  # noqa: BLE001  whatever it is, the loop must go on
             failures.note("claim", error, using=self.config.database)
             self._error_since = self._error_since or clock.boot_seconds()
-            self._turned = Turn.FAILED
+            self._turned = Word.FAILED
             return None
-        self._turned, self._error_since = Turn.LOOKED, 0.0
+        self._turned, self._error_since = Word.LOOKED, 0.0
         outage.answered()
         reset_queries()  # with DEBUG, Django keeps them
         return result

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from django_jobs import clock
 
 _CHUNK = 4096
+TELL_EVERY = 1.0  # seconds between two equal reports of a child's loop
 
 
 class Order(Enum):
@@ -37,6 +38,9 @@ class Word(Enum):
     WANT = "want"  # a job is due that must run alone on its worker
     QUIET = "quiet"  # nothing runs here, and nothing will start until further orders
     DONE = "done"  # the worker is no longer needed for one job alone
+    LOOKED = "looked"  # a round of the loop: it looked for jobs and the database answered
+    BUSY = "busy"  # a round that wanted nothing of the database
+    FAILED = "failed"  # a round in which the database did not answer
 
 
 class Told(NamedTuple):
@@ -65,17 +69,6 @@ def _line(word: str, number: int) -> bytes:
     return f"{word} {number}\n".encode()
 
 
-TELL_EVERY = 1.0  # seconds between two equal reports
-
-
-class Turn(Enum):
-    """How a round of a child's loop went, as the child reports it."""
-
-    LOOKED = "looked"  # it looked for jobs and the database answered
-    BUSY = "busy"  # it wanted nothing of the database
-    FAILED = "failed"  # the database did not answer
-
-
 class ChildEnd:
     """The child's end."""
 
@@ -83,10 +76,10 @@ class ChildEnd:
         self._line = socket.socket(fileno=descriptor)
         self._line.set_inheritable(False)  # a program that a handler starts must not keep the line open
         self._lines = _Lines()
-        self._told: tuple[Turn | None, float] = (None, 0.0)
         self._orders: list[tuple[Order, int]] = []
+        self._turned: tuple[Word | None, float] = (None, 0.0)
 
-    def tell(self, word: Word | Turn, number: int = 0) -> bool:
+    def tell(self, word: Word, number: int = 0) -> bool:
         """Tell the supervisor; False when it cannot listen now. Never waits: a frozen supervisor must not stop work."""
         try:
             self._line.send(_line(word.value, number), socket.MSG_DONTWAIT)
@@ -98,13 +91,12 @@ class ChildEnd:
         """Tell that the code is loaded and jobs are taken from now on."""
         self.tell(Word.READY)
 
-    def turned(self, turn: Turn) -> None:
-        """Report a round of the loop."""
+    def turned(self, turn: Word) -> None:
+        """Report a round of the loop, an equal one once a second."""
         now = clock.boot_seconds()
-        before, at = self._told
-        if turn is not before or now - at >= TELL_EVERY:
-            self._told = (turn, now)
-            self.tell(turn)
+        before, at = self._turned
+        if (turn is not before or now - at >= TELL_EVERY) and self.tell(turn):
+            self._turned = (turn, now)
 
     def next_order(self) -> tuple[Order, int] | None:
         """Wait for the next order and its number; None when the supervisor has died."""
@@ -126,11 +118,10 @@ class ParentEnd:
         self._line, self._theirs = socket.socketpair()
         self._line.setblocking(False)
         self._lines = _Lines()
-        self._told: list[Told] = []
         self.was_ready = False
         self.is_ending = False
         self.turned_at = self.well_at = clock.boot_seconds()  # a child that starts has not failed yet
-        self.contact_at: float | None = None
+        self.contact_at: float | None = None  # when the database answered it last
         self.failing = False
 
     @property
@@ -148,34 +139,29 @@ class ParentEnd:
             self._line.send(_line(order.value, number))
 
     def listen(self) -> list[Told]:
-        """Return what the child told since the last call, also the last words of a dead one; never waits."""
-        self.hear()
-        told, self._told = self._told, []
-        return told
+        """Return what the child told since the last call, also the last words of a dead one; never waits.
 
-    def hear(self) -> None:
-        """Take in what the child told since the last time; its words are kept for :meth:`listen`."""
+        Reports of rounds are kept here: when the loop went round, when nothing failed, and when the database answered.
+        """
+        told: list[Told] = []
         with contextlib.suppress(OSError):
             while chunk := self._line.recv(_CHUNK):
-                for word, number in self._lines.of(chunk):
-                    if word in _TURNS:
-                        self._took_turn(Turn(word))
-                    elif word in _WORDS:
-                        self._took_word(Word(word), number)
+                told += [Told(Word(word), number) for word, number in self._lines.of(chunk) if word in _WORDS]
+        for word, _ in told:
+            if word is Word.READY:
+                self.was_ready, self.turned_at, self.well_at = True, clock.boot_seconds(), clock.boot_seconds()
+            self.is_ending = self.is_ending or word is Word.ENDING
+            if word in _TURNS:
+                self._take_in(word)
+        return [item for item in told if item.word not in _TURNS]
 
-    def _took_word(self, word: Word, number: int) -> None:
-        self._told.append(Told(word, number))
-        self.is_ending = self.is_ending or word is Word.ENDING
-        if word is Word.READY:
-            self.was_ready = True
-            self.turned_at = self.well_at = clock.boot_seconds()
-
-    def _took_turn(self, turn: Turn) -> None:
-        now = self.turned_at = clock.boot_seconds()
-        self.failing = turn is Turn.FAILED
+    def _take_in(self, turn: Word) -> None:
+        now = clock.boot_seconds()
+        self.turned_at = now
+        self.failing = turn is Word.FAILED
         if not self.failing:
             self.well_at = now
-        if turn is Turn.LOOKED:
+        if turn is Word.LOOKED:
             self.contact_at = now
 
     def close(self) -> None:
@@ -184,6 +170,5 @@ class ParentEnd:
         self._theirs.close()
 
 
-# What a handler wrote into the line by mistake is no word.
-_WORDS = frozenset(word.value for word in Word)
-_TURNS = frozenset(turn.value for turn in Turn)
+_WORDS = frozenset(word.value for word in Word)  # what a handler wrote into the line by mistake is no word
+_TURNS = frozenset({Word.LOOKED, Word.BUSY, Word.FAILED})

@@ -64,8 +64,6 @@ class Pulse:
             remove(self._path)
 
     def _turn(self, heart: Beating, children: list[tuple[int, int, ParentEnd]], *, stopping: bool) -> None:
-        for _, _, line in children:
-            line.hear()
         failing = {child: line.well_at for child, _, line in children if line.failing}
         self._sight.look(beat_at=heart.beat_at, failing=failing)
         contacts = (self._contact_at, heart.beat_at, *(line.contact_at for _, _, line in children))

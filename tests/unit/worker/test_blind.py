@@ -13,7 +13,7 @@ from django_jobs import clock, telemetry
 from django_jobs.worker.blind import Sight
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat_file import read
-from django_jobs.worker.link import ChildEnd, ParentEnd, Turn
+from django_jobs.worker.link import ChildEnd, ParentEnd, Word
 from django_jobs.worker.pulse import Pulse
 
 
@@ -103,19 +103,20 @@ def test_reports_of_a_child_reach_the_file(boot: Clock, tmp_path: Path) -> None:
 
     def turn(*, stopping: bool = False) -> None:
         heart.turned_at = boot.now
+        line.listen()
         pulse.turn(heart, [(4, 77, line)], stopping=stopping)
         seen.append(read(path).vitals)
 
     turn()
     child.ready()
-    child.turned(Turn.LOOKED)
+    child.turned(Word.LOOKED)
     heart.beat_at = boot.now
     turn()
     for boot.now in (1010.0, 1020.0):
         heart.beat_at = boot.now
-        child.turned(Turn.FAILED)
+        child.turned(Word.FAILED)
         turn()
-    child.turned(Turn.BUSY)
+    child.turned(Word.BUSY)
     turn()
     turn(stopping=True)
     pulse.end()
@@ -136,12 +137,12 @@ def test_equal_reports_are_sent_once_a_second(boot: Clock) -> None:
     child = child_of(line)
 
     for _ in range(1000):
-        child.turned(Turn.LOOKED)
-    child.turned(Turn.FAILED)
+        child.turned(Word.LOOKED)
+    child.turned(Word.FAILED)
     boot.now += 1.0
-    child.turned(Turn.FAILED)
+    child.turned(Word.FAILED)
 
-    assert line._line.recv(4096).split(b"\n")[:-1] == [b"looked 0", b"failed 0", b"failed 0"]
+    assert line._line.recv(4096) == b"looked 0\nfailed 0\nfailed 0\n"
     line.close()
 
 
@@ -152,7 +153,7 @@ def test_supervisor_that_does_not_listen_holds_up_no_child(boot: Clock) -> None:
 
     for _ in range(100_000):
         boot.now += 1.0
-        child.turned(Turn.LOOKED)
+        child.turned(Word.LOOKED)
 
     line.listen()
     assert line.contact_at == boot.now

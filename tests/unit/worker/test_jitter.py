@@ -24,10 +24,7 @@ def _same_dice() -> None:
 def idle(poll: float = 1.0, *, failing_for: float = 0.0) -> Any:
     """What the pauses of an idle child depend on."""
     since = clock.boot_seconds() - failing_for if failing_for else 0.0
-    claimer = SimpleNamespace(seconds_to_next_due=lambda: float("inf"))
-    return SimpleNamespace(
-        config=SimpleNamespace(poll=poll), pool=SimpleNamespace(running=[]), claimer=claimer, _error_since=since
-    )
+    return SimpleNamespace(config=SimpleNamespace(poll=poll), pool=SimpleNamespace(running=[]), _error_since=since)
 
 
 def busiest(times: list[float], window: float) -> int:
