@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from django.db import connections
 
@@ -17,12 +18,16 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import kind_text
 from django_jobs.store.workers import WorkerRecord
+from django_jobs.worker.bell import Bell
 from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.connection import keep_connections
 from django_jobs.worker.heart import Heart
 from django_jobs.worker.link import Order, ParentEnd
 from django_jobs.worker.shutdown import longest_stop
 from django_jobs.worker.wake import Wake
+
+if TYPE_CHECKING:
+    from django_jobs.worker.listen import Listener
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -38,6 +43,7 @@ class Slot:
     number: int
     process: subprocess.Popen[bytes] | None = None
     line: ParentEnd | None = None
+    bell: Bell | None = None
     child: int = 0
     start_not_before: float = 0.0
     failed_starts: int = 0
@@ -56,6 +62,7 @@ class Supervisor:
         self.stops = 0
         self.worst = int(Exit.CLEAN)
         self._host = host
+        self._listener: Listener | None = None
         self._children = 0
         self._was_ready = False
         self._failed_starts = 0
@@ -68,12 +75,15 @@ class Supervisor:
         before = self._install_signals()
         heart.start()
         try:
+            self._listen()
             while not self._is_over():
                 self._turn(heart)
                 self.wake.wait(TICK)
             if not heart.finish(seconds=SIGN_OFF):
                 logger.warning("The database did not answer in time, so the end of this worker is not recorded")
         finally:
+            if self._listener is not None:
+                self._listener.stop()
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._kill_all()
@@ -83,6 +93,21 @@ class Supervisor:
         """Let children drain; a second call ends them at once."""
         self.stops += 1
         self.wake.set()
+
+    def _listen(self) -> None:
+        if self.config.drain or connections[self.config.database].vendor != "postgresql":
+            return
+        from django_jobs.worker.listen import Listener, wants_to_listen  # psycopg may not be installed
+
+        if wants_to_listen(self.config.database):
+            self._listener = Listener(self.config.database, self.config.queues, self._ring)
+            self._listener.start()
+
+    def _ring(self) -> None:
+        """Wake every child: which of them has a free thread, only they know."""
+        for bell in [slot.bell for slot in self.slots]:
+            if bell is not None:
+                bell.ring()
 
     def _install_signals(self) -> dict[int, signal.Handlers | Callable[..., object] | int | None]:
         handlers: dict[int, Callable[..., object]] = {
@@ -116,6 +141,8 @@ class Supervisor:
             self.request_stop()
         for slot in self.slots:
             self._look_at(slot, heart)
+            if slot.bell is not None and self._listener is not None:
+                slot.bell.tell(heard=self._listener.works)
         if self.stops:
             heart.note_stopping()
             for slot in self.slots:
@@ -133,7 +160,9 @@ class Supervisor:
             return
         was_ready = slot.line.was_ready
         slot.line.close()
-        slot.process, slot.line = None, None
+        if slot.bell is not None:
+            slot.bell.close()
+        slot.process, slot.line, slot.bell = None, None, None
         heart.report_death(child=slot.child, status=status)
         self._after_exit(slot, status, was_ready=was_ready)
 
@@ -179,23 +208,25 @@ class Supervisor:
     def _start(self, slot: Slot) -> None:
         self._children += 1
         slot.child, slot.stops_sent, slot.kill_at = self._children, 0, float("inf")
-        line = ParentEnd()
-        config = self.config.for_child(child=slot.child, slot=slot.number, link=line.descriptor)
+        line, bell = ParentEnd(), Bell()
+        config = self.config.for_child(child=slot.child, slot=slot.number, link=line.descriptor, bell=bell.descriptor)
         path = os.pathsep.join(entry for entry in sys.path if entry)
         try:
             slot.process = subprocess.Popen(
                 [sys.executable, "-m", "django_jobs.worker.child", config.to_json()],
                 env={**os.environ, "PYTHONPATH": path},
-                pass_fds=[line.descriptor],
+                pass_fds=[line.descriptor, bell.descriptor],
                 stdin=subprocess.DEVNULL,
             )
         except OSError:
             line.close()
+            bell.close()
             logger.exception("A child of worker %s could not be started", self.config.name)
             self._after_failed_start(slot)
             return
         line.handed_over()
-        slot.line = line
+        bell.handed_over()
+        slot.line, slot.bell = line, bell
 
     def _kill_all(self) -> None:
         for slot in self.slots:
