@@ -29,7 +29,15 @@ _IMMEDIATE = {"IMMEDIATE", "EXCLUSIVE"}
 
 def register() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
-    for check in (check_settings, check_registry, check_owners, check_commands, check_database_settings, check_pools):
+    for check in (
+        check_settings,
+        check_registry,
+        check_owners,
+        check_commands,
+        check_database_settings,
+        check_pools,
+        check_listening,
+    ):
         checks.register(check, TAG)
     checks.register(check_database_version, TAG, checks.Tags.database)
 
@@ -199,6 +207,30 @@ def check_pools(**_: object) -> list[CheckMessage]:
                 )
             )
     return found
+
+
+def check_listening(**_: object) -> list[CheckMessage]:
+    """W209: notifications are wanted and cannot be heard."""
+    from django_jobs.models import Job
+
+    if _setting_problems():
+        return []
+    rules = get_settings()
+    if connections[router.db_for_write(Job)].vendor != "postgresql":
+        return []
+    if not (rules.transaction_pooler and rules.notify and not rules.listen_dsn):
+        return []
+    return [
+        Warning(
+            "Workers reach PostgreSQL through a pooler in transaction mode, where notifications cannot be heard: idle "
+            f"workers look for jobs every {rules.poll.total_seconds():.0f} s only.",
+            hint=(
+                "Set DJANGO_JOBS['LISTEN_DSN'] to a connection straight to the server; each worker keeps one open. Or "
+                "set DJANGO_JOBS['NOTIFY'] = False if polling is enough."
+            ),
+            id="django_jobs.W209",
+        )
+    ]
 
 
 def check_database_version(*, databases: Sequence[str] | None = None, **_: object) -> list[CheckMessage]:

@@ -98,6 +98,16 @@ class JobsSettings:
     keep_dead_content: timedelta = _days(90, "The same for dead letters, counted from when they were settled.")
     keep_rows: timedelta = _days(400, "How long finished jobs keep their rows: attempts, effects, sends, the job.")
     keep_workers: timedelta = _days(30, "How long rows of workers are kept after their last heartbeat.")
+    notify: bool = _doc(
+        True,
+        "Wake idle workers by NOTIFY on PostgreSQL. A notification names a queue and nothing else, and is sent only "
+        "while a worker sleeps. Without it, workers poll.",
+    )
+    listen_dsn: str = _doc(
+        "",
+        "How workers connect to hear notifications, as a libpq connection string: straight to the server of the jobs "
+        "where their other connections go through a pooler in transaction mode. Empty: as they connect otherwise.",
+    )
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
 
     @property

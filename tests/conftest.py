@@ -18,6 +18,7 @@ from pytest_django import DjangoDbBlocker
 from tests.clusters import Binaries, Cluster, find_binaries
 from tests.databases import VENDORS, Server, Servers, point_default_at
 from tests.plugin import NO_POSTGRES, POSTGRES, left_out
+from tests.poolers import NO_PGBOUNCER, Pooler, find_pgbouncer
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -144,3 +145,20 @@ def own_server(cluster: Cluster, django_db_blocker: DjangoDbBlocker) -> Iterator
             yield cluster
         finally:
             point_default_at(before)
+
+
+@pytest.fixture
+def pooler(server: Server) -> Iterator[Pooler]:
+    """A PgBouncer in transaction mode before the current PostgreSQL test database; for tests marked ``pgbouncer``."""
+    if find_pgbouncer() is None:
+        pytest.fail(NO_PGBOUNCER)
+    with Pooler(server.url) as started:
+        yield started
+
+
+@pytest.fixture
+def through_pooler(server: Server, pooler: Pooler, transactional_db: None) -> Iterator[Pooler]:
+    """The alias ``default`` goes through the pooler during the test."""
+    point_default_at(pooler.url)
+    yield pooler
+    server.activate()

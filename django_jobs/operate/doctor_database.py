@@ -37,7 +37,9 @@ ORDER BY slot_name
 
 def database_looks(vendor: str) -> tuple[Look, ...]:
     """Return the looks that fit this kind of database."""
-    return (_journal, _synchronous) if vendor == "sqlite" else (_reconnects, _transactions, _prepared, _slots)
+    if vendor == "sqlite":
+        return (_journal, _synchronous)
+    return (_reconnects, _transactions, _prepared, _slots, _notifications)
 
 
 def _journal(around: Surroundings) -> Iterator[Finding]:
@@ -104,6 +106,26 @@ def _slots(around: Surroundings) -> Iterator[Finding]:
             f"Replication slots that nobody reads: {some(found)}. They keep write-ahead log, and dead "
             "rows if they hold an old snapshot.",
             "Start their readers, drop the slots, or bound them with max_slot_wal_keep_size.",
+        )
+
+
+def _notifications(around: Surroundings) -> Iterator[Finding]:
+    """Try what a worker tries at its start, with the settings of this process."""
+    rules = around.rules
+    if not rules.notify or (rules.transaction_pooler and not rules.listen_dsn):
+        return  # not wanted, or told by a check
+    from django_jobs.worker.line import ERRORS, opened  # psycopg may not be installed
+
+    try:
+        with opened(around.using) as line:
+            problem = line.problem()
+    except ERRORS as error:
+        problem = f"no connection for it could be made ({type(error).__name__})"
+    if problem:
+        yield warning(
+            "no-notifications",
+            f"Workers cannot be woken: {problem}. Idle ones look for jobs every {duration(rules.poll)}.",
+            "Set LISTEN_DSN to a connection straight to the server, or NOTIFY to False if polling is enough.",
         )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_jobs import telemetry
+from django_jobs.conf import get_settings
 from django_jobs.domain.errors import ErrorRecord
 from django_jobs.domain.poison import isolation
 from django_jobs.domain.retry import Counters
@@ -154,7 +155,8 @@ def release(held: Held, *, message: str) -> bool:
     Returns:
         False when nothing changed: the attempt no longer owns the job, or a request of it is inside its deadline.
     """
-    rows = run("release", {**_guard(held), "message": message}, using=held.using)
+    params = {**_guard(held), "message": message, "notify": get_settings().notify}
+    rows = run("release", params, using=held.using)
     if rows:
         telemetry.emit("job.release", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
     return bool(rows)

@@ -186,6 +186,7 @@ def rescue(held: Held, *, loss: Loss) -> bool:
         "message": loss.message,
         "silent_after": rules.silent_after,
         "expired_patience": rules.expired_patience,
+        "notify": rules.notify,
     }
     rows = run("rescue", params, using=held.using)
     if not rows:

@@ -14,6 +14,7 @@ from typing import Any
 from django.db import connections
 
 from django_jobs import telemetry
+from django_jobs.store import notify
 from django_jobs.store.statements import run
 
 
@@ -69,9 +70,12 @@ def enqueue(new: NewJob, *, using: str) -> str | None:
     Returns:
         The new job's state, or None when nothing was stored because somebody else holds the key.
     """
-    rows = run("enqueue", dict(zip(_COLUMNS, _columns(new), strict=True)), using=using)
+    may_notify = notify.may_notify(new.queue_name, using=using)
+    rows = run("enqueue", {**dict(zip(_COLUMNS, _columns(new), strict=True)), "notify": may_notify}, using=using)
     if not rows:
         return None
+    if rows[0].get("woken"):
+        notify.note_notified(new.queue_name, using=using)
     telemetry.emit("job.enqueue", job_id=new.job_id, job_type=new.job_type, queue_name=new.queue_name)
     state: str = rows[0]["state"]
     return state
@@ -88,8 +92,13 @@ def enqueue_many(news: Sequence[NewJob], *, using: str) -> dict[uuid.UUID, str]:
     states: dict[uuid.UUID, str] = {}
     for terms, group in groupby(news, key=_shared):
         jobs = list(group)
-        params = {**dict(zip(SHARED, terms, strict=True)), **_rows(jobs, using)}
-        states |= {row["id"]: row["state"] for row in run("queries/enqueue_many", params, using=using)}
+        queue_name = jobs[0].queue_name
+        may_notify = notify.may_notify(queue_name, using=using)
+        params = {**dict(zip(SHARED, terms, strict=True)), **_rows(jobs, using), "notify": may_notify}
+        rows = run("queries/enqueue_many", params, using=using)
+        states |= {row["id"]: row["state"] for row in rows}
+        if rows and rows[0].get("woken"):
+            notify.note_notified(queue_name, using=using)
     for new in news:
         if new.job_id in states:
             telemetry.emit("job.enqueue", job_id=new.job_id, job_type=new.job_type, queue_name=new.queue_name)

@@ -39,6 +39,7 @@ class Child:
     def __init__(self, config: WorkerConfig, tell: Callable[[Word, int], bool] = lambda *_: True) -> None:
         from django_jobs.worker.claiming import Claimer
         from django_jobs.worker.execute import abandon, execute
+        from django_jobs.worker.idle import Idle
         from django_jobs.worker.pool import Pool
         from django_jobs.worker.shutdown import Ending
 
@@ -51,6 +52,7 @@ class Child:
         self.claimer = Claimer(config, self.seat)
         self.pool = Pool(config.threads, execute, abandon, self.wake.set)
         self.ending = Ending(self.pool, self.wake, grace=config.grace, announce=lambda: tell(Word.ENDING, 0))
+        self.idle = Idle(config, self.claimer, self.wake)
         self._isolated = False
         self._error_since = 0.0
 
@@ -70,15 +72,19 @@ class Child:
 
     def run(self) -> int:
         """Serve until stopped; returns the exit code."""
+        look_first = False  # after a sleep that nobody ended, one cheap read tells whether a claim is worth its cost
         while not self.stops and not self.ending.recycling:
-            claimed = self._turn()
+            claimed = self._turn(look_first=look_first)
             self.report(self._turned)
+            look_first = False
             if claimed is None:
                 self.wake.wait(self._pause())
-            elif claimed == 0:
-                if self._is_drained():
-                    break
-                self.wake.wait(self._idle_time())
+            elif claimed:
+                self.idle.note_news()
+            elif self._is_drained():
+                break
+            else:
+                look_first = not self._rest()
         self.seat.give_back()
         code = self.ending.drain(self._stops_while_draining)
         self._guarded(self.claimer.settle_doubtful)
@@ -90,17 +96,22 @@ class Child:
         self.report(Word.BUSY)
         return self.stops
 
-    def _idle_time(self) -> float:
-        poll = self.config.poll * (0.75 + random.random() / 4)  # noqa: S311  spreads load, guards nothing
-        poll = min(poll, self.claimer.seconds_to_next_due())
-        return min(poll, LOOK_AT_RUNNING) if self.pool.running else poll
+    def _rest(self) -> bool:
+        """Sleep until woken or until it is time to look again; returns whether somebody woke this child."""
+        if self.pool.free and self._guarded(self.idle.asks):
+            return False
+        seconds = self.idle.seconds()
+        woken = self.wake.wait(min(seconds, LOOK_AT_RUNNING) if self.pool.running else seconds)
+        if woken:
+            self.idle.note_news()
+        return woken
 
     def _is_drained(self) -> bool:
         if not self.config.drain or self.pool.running:
             return False
         return self._guarded(self.claimer.is_nothing_left) is True
 
-    def _turn(self) -> int | None:
+    def _turn(self, *, look_first: bool = False) -> int | None:
         """Do one round; returns how many were claimed, or None when the database did not answer."""
         self._turned = Word.BUSY
         self._end_overdue()
@@ -110,6 +121,10 @@ class Child:
         free = self.pool.free
         if self._isolated or (free == 0 and self.seat.is_free) or self.ending.recycling:
             return 0
+        if look_first and self.seat.is_free:  # else an order of the supervisor waits for this round
+            found = self._guarded(self.idle.may_find)
+            if not found:
+                return None if found is None else 0
         claimed: list[RunningAttempt] | None = self._guarded(lambda: self.claimer.take(free, len(running)))
         for attempt in claimed or []:
             self._isolated = self._isolated or bool(attempt.claimed.alone)

@@ -15,6 +15,7 @@ from django_jobs.models import Job
 from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, known_queues, next_due, oldest_suspect
 from django_jobs.store.completion import given
 from django_jobs.store.endings import release
+from django_jobs.store.notify import look
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.config import WorkerConfig
@@ -23,6 +24,8 @@ from django_jobs.worker.room import Seat, Stand
 logger = logging.getLogger("django_jobs.worker")
 
 LOOK_FOR_SUSPECTS_EVERY = 1.0  # seconds
+LOOK_FOR_QUEUES_EVERY = 5.0  # seconds
+LOOK_FOR_QUEUES_IDLE = 20.0  # seconds; an idle look sees ready jobs of queues that it does not know
 LOOK_FOR_DOUBTFUL_EVERY = 0.5  # seconds
 OLDEST_EVERY = 8  # claims; one of so many takes what has waited longest, so that low priorities go on
 DOUBT = 60.0  # seconds, from the next answer of the server on, for which it may still commit a claim without an answer
@@ -71,16 +74,40 @@ class Claimer:
     def queues(self) -> Sequence[str]:
         """Return the queues to serve, less paused ones; without a choice, all declared or in which something waits."""
         self._clearing.read_pauses()
+        return self._clearing.paused.open_queues(self.known_queues(LOOK_FOR_QUEUES_EVERY))
+
+    def known_queues(self, no_older: float = LOOK_FOR_QUEUES_IDLE) -> Sequence[str]:
+        """Return the queues to serve, paused ones too, as they were at most so many seconds ago."""
         now = clock.boot_seconds()
-        if not self.config.queues and now - self._looked_at_queues >= self.config.poll:
+        if not self.config.queues and now - self._looked_at_queues >= no_older:
             declared = {definition.options.queue_name for definition in self._definitions.values()}
             self._queues = sorted(declared | set(known_queues(using=self.config.database)))
             self._looked_at_queues = now
-        return self._clearing.paused.open_queues(self._queues)
+        return self._queues
 
     def seconds_to_next_due(self) -> float:
         """Return how long it is until a waiting job becomes due, as far as this child knows; infinite if none is."""
         return max(0.0, self._clearing.next_due - clock.boot_seconds())
+
+    def seconds_to_next(self) -> float | None:
+        """Look with one read whether a claim may find something; returns in how many seconds, None when nothing waits.
+
+        Ready jobs of a queue that nobody declared are seen too, if this worker serves every queue. Jobs that are set
+        aside may be taken up at any time, so they count as something.
+        """
+        self.settle_doubtful()
+        everywhere = not self.config.queues
+        found = look(self.known_queues(), everywhere=everywhere, using=self.config.database)
+        now = clock.boot_seconds()
+        if found.aside:
+            return 0.0
+        if found.seconds is None or found.seconds > 0:  # nothing is due: neither to promote nor as a suspect
+            self._clearing.note_quiet(found.seconds)
+            self._looked_for_suspects = now
+            self._suspect_waits = Alone.NO
+        elif everywhere and now - self._looked_at_queues >= self.config.poll:
+            self._looked_at_queues = float("-inf")  # it may lie in a queue that was not known yet
+        return found.seconds
 
     def take(self, free: int, running: int) -> list[RunningAttempt]:
         """Claim what may start beside what runs; at most ``free`` attempts.

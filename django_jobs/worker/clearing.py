@@ -10,6 +10,7 @@ from django_jobs.domain.lanes import kind_in
 from django_jobs.store import defer, expire, promote
 from django_jobs.store.claims import Place, before_all
 from django_jobs.store.limits import limits_of, with_room
+from django_jobs.store.notify import wake
 from django_jobs.store.pauses import Paused, paused
 from django_jobs.store.waiting import Seen, look_at, set_aside, take_up, until_due
 from django_jobs.store.workers import announced
@@ -71,10 +72,18 @@ class Clearing:
         if self._is_due("take_up", TAKE_UP_EVERY):
             self._take_up(queues)
 
+    def note_quiet(self, wait: float | None) -> None:
+        """Know from somebody else's look that nothing is due before so many seconds; None: nothing waits at all."""
+        now = clock.boot_seconds()
+        self._done |= {"promote": now, "clear": now}
+        self.next_due = now + (float("inf") if wait is None else wait)
+
     def _promote(self, queues: Sequence[str]) -> None:
         end = clock.boot_seconds() + SLICE
         while (wait := until_due(queues, using=self._using)) is not None and wait.total_seconds() <= 0:
-            promote(queues, runnable=self.runnable(), using=self._using, limit=BATCH)
+            found = promote(queues, runnable=self.runnable(), using=self._using, limit=BATCH)
+            if len(found) > 1:  # the first one is for this child
+                wake(queues, using=self._using)
             if clock.boot_seconds() >= end:
                 break
         self.next_due = clock.boot_seconds() + (float("inf") if wait is None else max(wait.total_seconds(), 0.01))

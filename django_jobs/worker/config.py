@@ -37,6 +37,7 @@ class WorkerConfig:
     child: int = 0  # number of the child process, counted up over the worker's life
     slot: int = 0  # place of the child, 0 … processes - 1; a replacement takes its predecessor's
     link: int = -1  # descriptor of the line to the supervisor
+    bell: int = -1  # descriptor of the bell that the supervisor rings
 
     @property
     def uuid(self) -> uuid.UUID:
@@ -59,6 +60,6 @@ class WorkerConfig:
         values["queues"] = tuple(values["queues"])
         return cls(**values)
 
-    def for_child(self, *, child: int, slot: int, link: int) -> WorkerConfig:
+    def for_child(self, *, child: int, slot: int, link: int, bell: int = -1) -> WorkerConfig:
         """Return the configuration of one child."""
-        return replace(self, child=child, slot=slot, link=link)
+        return replace(self, child=child, slot=slot, link=link, bell=bell)

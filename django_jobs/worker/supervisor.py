@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from django.db import connections
 
@@ -18,6 +19,7 @@ from django_jobs.define import registry
 from django_jobs.domain.lanes import kind_text
 from django_jobs.domain.poison import ended_on_purpose
 from django_jobs.store.workers import WorkerRecord
+from django_jobs.worker.bell import Bell
 from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.connection import keep_connections
 from django_jobs.worker.heart import Heart
@@ -26,6 +28,9 @@ from django_jobs.worker.pulse import Pulse
 from django_jobs.worker.room import Room
 from django_jobs.worker.shutdown import longest_stop
 from django_jobs.worker.wake import Wake
+
+if TYPE_CHECKING:
+    from django_jobs.worker.listen import Listener
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -42,6 +47,7 @@ class Slot:
     number: int
     process: subprocess.Popen[bytes] | None = None
     line: ParentEnd | None = None
+    bell: Bell | None = None
     child: int = 0
     start_not_before: float = 0.0
     failed_starts: int = 0
@@ -62,6 +68,7 @@ class Supervisor:
         self.worst = int(Exit.CLEAN)
         self.pulse = Pulse(config)
         self._host = host
+        self._listener: Listener | None = None
         self._children = 0
         self._was_ready = False
         self._failed_starts = 0
@@ -75,6 +82,7 @@ class Supervisor:
         before = self._install_signals()
         heart.start()
         try:
+            self._listen()
             while not self._is_over():
                 self._turn(heart)
                 self.wake.wait(TICK_RESERVED if self.room.is_reserved else TICK)
@@ -82,6 +90,8 @@ class Supervisor:
                 logger.warning("The database did not answer in time, so the end of this worker is not recorded")
             self.pulse.end()
         finally:
+            if self._listener is not None:
+                self._listener.stop()
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._kill_all()
@@ -91,6 +101,21 @@ class Supervisor:
         """Let children drain; a second call ends them at once."""
         self.stops += 1
         self.wake.set()
+
+    def _listen(self) -> None:
+        if self.config.drain or connections[self.config.database].vendor != "postgresql":
+            return
+        from django_jobs.worker.listen import Listener, wants_to_listen  # psycopg may not be installed
+
+        if wants_to_listen(self.config.database):
+            self._listener = Listener(self.config.database, self.config.queues, self._ring)
+            self._listener.start()
+
+    def _ring(self) -> None:
+        """Wake every child: which of them has a free thread, only they know."""
+        for bell in [slot.bell for slot in self.slots]:
+            if bell is not None:
+                bell.ring()
 
     def _install_signals(self) -> dict[int, signal.Handlers | Callable[..., object] | int | None]:
         handlers: dict[int, Callable[..., object]] = {
@@ -124,6 +149,8 @@ class Supervisor:
             self.request_stop()
         for slot in self.slots:
             self._look_at(slot, heart)
+            if slot.bell is not None and self._listener is not None:
+                slot.bell.tell(heard=self._listener.works)
         if self.stops:
             heart.note_stopping()
             for slot in self.slots:
@@ -155,7 +182,9 @@ class Supervisor:
         was_ready = slot.line.was_ready
         on_purpose = ended_on_purpose(announced=slot.line.is_ending, killed_by_supervisor=slot.killed)
         slot.line.close()
-        slot.process, slot.line = None, None
+        if slot.bell is not None:
+            slot.bell.close()
+        slot.process, slot.line, slot.bell = None, None, None
         self.room.left(slot.child)
         heart.report_death(child=slot.child, status=status, on_purpose=on_purpose)
         self._after_exit(slot, status, was_ready=was_ready)
@@ -204,23 +233,25 @@ class Supervisor:
     def _start(self, slot: Slot) -> None:
         self._children += 1
         slot.child, slot.stops_sent, slot.kill_at, slot.killed = self._children, 0, float("inf"), False
-        line = ParentEnd()
-        config = self.config.for_child(child=slot.child, slot=slot.number, link=line.descriptor)
+        line, bell = ParentEnd(), Bell()
+        config = self.config.for_child(child=slot.child, slot=slot.number, link=line.descriptor, bell=bell.descriptor)
         path = os.pathsep.join(entry for entry in sys.path if entry)
         try:
             slot.process = subprocess.Popen(
                 [sys.executable, "-m", "django_jobs.worker.child", config.to_json()],
                 env={**os.environ, "PYTHONPATH": path},
-                pass_fds=[line.descriptor],
+                pass_fds=[line.descriptor, bell.descriptor],
                 stdin=subprocess.DEVNULL,
             )
         except OSError:
             line.close()
+            bell.close()
             logger.exception("A child of worker %s could not be started", self.config.name)
             self._after_failed_start(slot)
             return
         line.handed_over()
-        slot.line = line
+        bell.handed_over()
+        slot.line, slot.bell = line, bell
 
     def _kill_all(self) -> None:
         for slot in self.slots:

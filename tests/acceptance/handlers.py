@@ -16,7 +16,7 @@ from typing import Any
 
 from django.db import connection
 
-from django_jobs import JobContext, RetryPolicy, job
+from django_jobs import Confirmed, JobContext, RetryPolicy, effect, job
 from django_jobs.enqueue.inside import current
 
 WITNESS_TABLE = "acceptance_witness"
@@ -198,7 +198,6 @@ def fails(n: int) -> None:
 @job(type="acceptance.open_call", takes_context=True)
 def open_call(context: JobContext, n: int, seconds: float) -> None:
     """Have a request to a provider under way for some seconds."""
-    from django_jobs import Confirmed, effect
 
     @effect("acceptance.provider", dedupe="key", key_lifetime=timedelta(hours=1), timeout=timedelta(seconds=3))
     def ask(call: Any, *, n: int) -> Confirmed:
@@ -270,4 +269,24 @@ def patient(context: JobContext, n: int, seconds: float) -> None:
         context.progress(value)
     with context.complete():
         insert_row(n)
+    tell("end", n, number=context.attempt)
+
+
+@effect("acceptance.answers", dedupe="key", key_lifetime=timedelta(hours=1), timeout=timedelta(seconds=3))
+def answers(call: Any, *, n: int) -> Confirmed:
+    """A provider that does what is asked, at once."""
+    tell("call", n, key=call.key)
+    return Confirmed(f"done {n}")
+
+
+@job(type="acceptance.everything", retry=FAST, takes_context=True)
+def everything(context: JobContext, n: int, seconds: float = 0.0) -> None:
+    """A step, an effect, and a row and a further job together with the success."""
+    tell("start", n, number=context.attempt)
+    context.step("counted", lambda: n)
+    context.effect("ask", answers, n=n)
+    take(seconds)
+    with context.complete():
+        insert_row(n)
+        row.enqueue(n=n + 1000)
     tell("end", n, number=context.attempt)

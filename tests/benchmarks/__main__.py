@@ -1,4 +1,4 @@
-"""Measure and print: enqueue, drain and the limit line, on a PostgreSQL of its own; or on the one that is named.
+"""Measure and print: idle pick-up, enqueue, drain and the limit line, on a PostgreSQL of its own; or on the one that is named.
 
 python -m tests.benchmarks [--jobs 3000] [--url postgres://…/empty_database]
 """
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.benchmarks import limit
+from tests.benchmarks import crowd_enqueue, limit, pickup
 from tests.clusters import Cluster, find_binaries
 
 
@@ -27,6 +27,9 @@ def measure(url: str, jobs: int) -> None:
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
+    pickup.measure()
+    crowd_enqueue.measure(2 * jobs)
+    _empty()
     _enqueue(url, jobs)
     for processes in (1, 2):
         bare = limit.rate(url, rows=jobs, threads=4 * processes)

@@ -229,6 +229,25 @@ def test_pool_smaller_than_the_threads_is_a_warning(
     assert ids(found) == (["django_jobs.W206"] if told else [])
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"TRANSACTION_POOLER": True}, True),
+        ({"TRANSACTION_POOLER": True, "LISTEN_DSN": "host=db"}, False),
+        ({"TRANSACTION_POOLER": True, "NOTIFY": False}, False),
+        ({}, False),
+    ],
+)
+def test_pooler_without_a_direct_line_is_a_warning(use: Any, settings: Any, given: Any, told: bool) -> None:
+    """Notifications are wanted by default, and a declared pooler cannot give them."""
+    settings.DJANGO_JOBS = given
+    use(default={"ENGINE": "django.db.backends.postgresql", "NAME": "x"})
+    assert ids(checks.check_listening()) == (["django_jobs.W209"] if told else [])
+
+    use()
+    assert checks.check_listening() == [], "SQLite has no notifications"
+
+
 @pytest.mark.django_db
 def test_supported_version_has_no_message() -> None:
     """The database of this run is new enough; without a database nothing is asked."""

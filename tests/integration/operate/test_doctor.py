@@ -221,6 +221,33 @@ def test_unapplied_migrations_end_the_look(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.read_at is None
 
 
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("given", "problem", "said"),
+    [
+        ({}, "a notification did not arrive", "a notification did not arrive. Idle ones look for jobs every 1 s"),
+        ({"LISTEN_DSN": "host=127.0.0.1 port=1"}, "", "no connection for it could be made (OperationalError)"),
+        ({"NOTIFY": False}, "not asked", None),
+        ({"TRANSACTION_POOLER": True}, "told by a check", None),
+        ({}, "", None),
+    ],
+)
+def test_workers_that_cannot_be_woken_are_told(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], problem: str, said: str | None
+) -> None:
+    """The doctor sends itself a notification, unless nobody wants one or none can come."""
+    from django_jobs.worker.line import Line
+
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, **given}
+    real = Line.problem
+    monkeypatch.setattr(Line, "problem", lambda line: problem or real(line))
+
+    found = findings().get("no-notifications")
+
+    assert (found is None) is (said is None)
+    assert found is None or said in found.text
+
+
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("pragma", "name", "said"),

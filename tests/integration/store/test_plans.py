@@ -152,6 +152,15 @@ def test_next_due_time_is_read_from_the_due_index() -> None:
     assert _indexes(_asked(lambda: store.next_due(["q1", "q2"], using="default"))) == {"job_due"}
 
 
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_idle_look_reads_the_first_entries_of_each_index(everywhere: bool) -> None:
+    """It is what an idle worker costs, so it sorts nothing and scans no table."""
+    nodes = _prepared("queries/look", {"queues": ["q1", "q2"], "everywhere": everywhere})
+
+    assert _indexes(nodes) == {"job_ready", "job_watched", "job_due"}
+    assert not [node for node in nodes if "Sort" in node["Node Type"]]
+
+
 def test_suspects_have_an_index_of_their_own() -> None:
     """Few rows are in it, however many are queued."""
     assert _indexes(_asked(lambda: store.oldest_suspect(["q1"], [known()], using="default"))) == {"job_watched"}
@@ -205,6 +214,7 @@ def test_ending_finds_its_rows_by_id(name: str) -> None:
         "attempt_id": "00000000-0000-4000-8000-000000000002",
         "dead_reason": "age",
         "for_evidence": False,
+        "notify": True,
         "cause": "silent",
         "exit_status": None,
         "progress": 1,

@@ -6,13 +6,14 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connections
 
 from django_jobs import clock, telemetry
-from django_jobs.worker import claiming, heart
+from django_jobs.worker import claiming, clearing, heart, sweep
 from django_jobs.worker import failures as failing
 from django_jobs.worker.child import Child
 from django_jobs.worker.config import WorkerConfig
@@ -70,8 +71,9 @@ def test_r24_heart_outlives_fifty_failures_of(
     name: str, loop: str, beating: Heart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beats, judgements, expiry and taking back from the dead go on, in the same thread; each failure is counted."""
-    broken = Broken(getattr(heart, name))
-    monkeypatch.setattr(heart, name, broken)
+    place = sweep if name == "abandoned" else heart
+    broken = Broken(getattr(place, name))
+    monkeypatch.setattr(place, name, broken)
     if name == "abandoned":  # it judges only between good beats, which this clock does not grant
         monkeypatch.setattr(Heart, "_may_go_on", lambda _: True)
     counted: Counter[object] = Counter()
@@ -99,19 +101,22 @@ def child() -> Child:
     return Child(config)
 
 
-@pytest.mark.parametrize("name", ["claim", "has_suspect", "promote", "given", "known_queues", "end_overdue"])
+@pytest.mark.parametrize("name", ["claim", "oldest_suspect", "promote", "given", "known_queues", "end_overdue"])
 def test_r24_child_outlives_fifty_failures_of(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims, looks for suspects, promotion, settling doubts, finding queues and ending overdue code: all go on."""
     monkeypatch.setattr(watch, "_hurried", False)  # a stop hurries the whole process: put back after the test
     serving = child()
-    place = Ending if name == "end_overdue" else claiming
+    place = {"end_overdue": Ending, "promote": clearing}.get(name, claiming)
     broken = Broken(getattr(place, name))
     monkeypatch.setattr(place, name, lambda *args, **options: broken(*args, **options))
     if name == "given":
         serving.claimer._doubtful[uuid.uuid4()] = float("inf")
     for look in ("LOOK_FOR_SUSPECTS_EVERY", "LOOK_FOR_DOUBTFUL_EVERY"):
         monkeypatch.setattr(claiming, look, 0.0)
-    monkeypatch.setattr(claiming.Claimer, "_promote", _promote_at_once)
+    if name == "promote":  # something is always due
+        monkeypatch.setattr(clearing, "EVERY", 0.0)
+        monkeypatch.setattr(clearing, "SLICE", 0.0)
+        monkeypatch.setattr(clearing, "until_due", lambda *_, **__: timedelta(0))
     serving.claimer.config = serving.config = WorkerConfig(**{**_values(serving.config), "poll": 0.0})
     monkeypatch.setattr(Child, "_pause", lambda _: 0.0)
     before, turns = telemetry.counts["loop.failed"], []
@@ -127,10 +132,6 @@ def test_r24_child_outlives_fifty_failures_of(name: str, monkeypatch: pytest.Mon
     assert not thread.is_alive()
     assert telemetry.counts["loop.failed"] - before >= FIFTY
     assert Word.LOOKED in turns or name == "end_overdue"
-
-
-def _promote_at_once(claimer: claiming.Claimer) -> None:
-    claiming.promote(claimer.queues(), using=claimer.config.database)
 
 
 def _values(config: WorkerConfig) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import pytest
 from django_jobs import clock
 from django_jobs.worker.child import Child
 from django_jobs.worker.heart import again_after
+from django_jobs.worker.idle import Idle
+from django_jobs.worker.wake import Wake
 
 WORKERS = 50
 
@@ -21,10 +23,18 @@ def _same_dice() -> None:
     random.seed(80)
 
 
-def idle(poll: float = 1.0, *, failing_for: float = 0.0) -> Any:
-    """What the pauses of an idle child depend on."""
-    since = clock.boot_seconds() - failing_for if failing_for else 0.0
-    return SimpleNamespace(config=SimpleNamespace(poll=poll), pool=SimpleNamespace(running=[]), _error_since=since)
+def idle() -> Any:
+    """An idle child that looked for jobs a while ago; sleeping takes no time here."""
+    config = SimpleNamespace(poll=1.0, bell=-1)
+    claimer = SimpleNamespace(seconds_to_next_due=lambda: float("inf"))
+    made = Idle(config, claimer, Wake())  # type: ignore[arg-type]
+    made._news_at = float("-inf")
+    return made
+
+
+def failing(seconds: float) -> Any:
+    """What the pauses of a child depend on whose looks have failed for so long."""
+    return SimpleNamespace(_error_since=clock.boot_seconds() - seconds)
 
 
 def busiest(times: list[float], window: float) -> int:
@@ -38,7 +48,7 @@ def test_r80_idle_workers_that_start_together_do_not_stay_in_phase() -> None:
     at = [0.0] * WORKERS
 
     for _ in range(20):
-        at = [time + Child._idle_time(idle()) for time in at]
+        at = [time + idle().seconds() for time in at]
 
     assert busiest([time % 1.0 for time in at], 0.1) <= WORKERS / 3
 
@@ -48,10 +58,10 @@ def test_r80_return_after_an_outage_is_no_stampede() -> None:
     usual = WORKERS * (1 / 0.875 + 1 / 5)  # looks and heartbeats in a second
     asked = []
     for _ in range(WORKERS):
-        look = Child._pause(idle(failing_for=60.0))
+        look = Child._pause(failing(60.0))
         while look < 5.0:
             asked.append(look)
-            look += Child._idle_time(idle())
+            look += idle().seconds()
         asked.append(again_after())
 
     assert busiest(asked, 1.0) <= 2 * usual

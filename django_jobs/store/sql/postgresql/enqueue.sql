@@ -42,5 +42,11 @@ stored AS (
 wide AS (
     INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, error_text)
     SELECT id, %(arguments)s::text, %(key_scope)s::text, %(key)s::text, %(replaces)s::uuid, '' FROM stored
+),
+woken AS MATERIALIZED (
+    SELECT pg_notify('django_jobs_wake', c.queue_name)
+    FROM stored, clock, django_jobs_queuecontrol c
+    WHERE %(notify)s::boolean AND stored.state = 'queued'
+        AND c.queue_name = %(queue_name)s::text AND c.idle_until > clock.now
 )
-SELECT id, state FROM stored
+SELECT id, state, EXISTS (SELECT 1 FROM woken) AS woken FROM stored

@@ -16,11 +16,16 @@ released AS (
         attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL
     FROM target, clock
     WHERE j.id = target.id
-    RETURNING j.id, clock.now AS finished_at
+    RETURNING j.id, clock.now AS finished_at, j.queue_name
 ),
 closed AS (
     UPDATE django_jobs_attempt a
     SET outcome = 'released', finished_at = released.finished_at, message = %(message)s::text
     FROM released WHERE a.id = %(attempt_id)s::uuid
+),
+woken AS MATERIALIZED (
+    SELECT pg_notify('django_jobs_wake', c.queue_name)
+    FROM released JOIN django_jobs_queuecontrol c ON c.queue_name = released.queue_name
+    WHERE %(notify)s::boolean AND c.idle_until > released.finished_at
 )
-SELECT * FROM released
+SELECT released.*, EXISTS (SELECT 1 FROM woken) AS woken FROM released

@@ -27,12 +27,17 @@ rescued AS (
         unchanged_count = %(unchanged_count)s::int, isolation = %(isolation)s::text
     FROM target, clock
     WHERE j.id = target.id
-    RETURNING j.id, j.state, j.available_at, clock.now AS finished_at
+    RETURNING j.id, j.state, j.available_at, clock.now AS finished_at, j.queue_name
 ),
 closed AS (
     UPDATE django_jobs_attempt a
     SET outcome = 'lost', finished_at = rescued.finished_at, loss_cause = %(cause)s::text, exit_status = %(exit_status)s::int,
         message = %(message)s::text
     FROM rescued WHERE a.id = %(attempt_id)s::uuid AND a.outcome IS NULL
+),
+woken AS MATERIALIZED (
+    SELECT pg_notify('django_jobs_wake', c.queue_name)
+    FROM rescued JOIN django_jobs_queuecontrol c ON c.queue_name = rescued.queue_name
+    WHERE %(notify)s::boolean AND c.idle_until > rescued.finished_at AND rescued.state = 'queued'
 )
-SELECT * FROM rescued
+SELECT rescued.*, EXISTS (SELECT 1 FROM woken) AS woken FROM rescued
