@@ -59,7 +59,7 @@ def _samples(count: int) -> Iterator[float]:
 def _started(job_id: object) -> tuple[datetime, datetime]:
     from django_jobs.models import Attempt
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         found = Attempt.objects.filter(job_id=job_id).values_list("job__created_at", "started_at").first()
         if found is not None:
