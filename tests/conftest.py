@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from coverage import Coverage
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
@@ -162,3 +163,14 @@ def through_pooler(server: Server, pooler: Pooler, transactional_db: None) -> It
     point_default_at(pooler.url)
     yield pooler
     server.activate()
+
+
+@pytest.fixture(scope="module")
+def untraced() -> Iterator[None]:
+    """Measure no coverage meanwhile: a search through a million worlds would take ten times as long."""
+    measuring = Coverage.current()
+    if measuring is not None:
+        measuring.stop()
+    yield
+    if measuring is not None:
+        measuring.start()

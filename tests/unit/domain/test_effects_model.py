@@ -43,6 +43,8 @@ from tests.unit.domain.effect_worlds import (
     with_job,
 )
 
+pytestmark = pytest.mark.usefixtures("untraced")
+
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
