@@ -19,6 +19,7 @@ from django_jobs.store.notify import look
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.failures import failures
 from django_jobs.worker.room import Seat, Stand
 
 logger = logging.getLogger("django_jobs.worker")
@@ -129,9 +130,17 @@ class Claimer:
         if suspect is not None:
             return suspect
         found = self._claim(free)
-        if len(found) < free and self._clearing.clear(self.queues()):
-            found += self._claim(free - len(found))
-        return found
+        return found if len(found) >= free else found + self._claim_behind(free - len(found), beside=found)
+
+    def _claim_behind(self, room: int, *, beside: list[RunningAttempt]) -> list[RunningAttempt]:
+        """Claim what stood behind rows in the way; an error here must not lose what was claimed ``beside`` it."""
+        try:
+            return self._claim(room) if self._clearing.clear(self.queues()) else []
+        except Exception as error:  # what was claimed has to start: nobody else would run it before its lease is over
+            if not beside:
+                raise
+            failures.note("clear", error, using=self.config.database)
+            return []
 
     def _take_suspect(self, needed: Alone, running: int) -> list[RunningAttempt] | None:
         """Claim a suspect, or nothing to make room for it; None when this child may go on with other jobs."""

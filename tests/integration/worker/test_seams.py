@@ -1,0 +1,71 @@
+"""Where rooms of the worker meet: claims beside looks that fail, sleeps beside full pools, looks beside locked rows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection, connections, transaction
+
+from django_jobs import clock
+from django_jobs.models import Job
+from django_jobs.store.claims import before_all
+from django_jobs.worker import clearing
+from django_jobs.worker.child import Child
+from django_jobs.worker.link import Order, Word
+from tests.factories import JobFactory
+from tests.integration.worker.conftest import JOB_TYPE, Declare, claimer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MINUTE = 60.0
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What handlers wait for."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+@pytest.fixture
+def child(declare: Declare, gate: threading.Event) -> Iterator[Callable[..., Child]]:
+    """Make a child whose handlers wait for the gate."""
+    declare(lambda: gate.wait(60) and None)
+    made: list[Child] = []
+
+    def make(**values: Any) -> Child:
+        told = values.pop("tell", lambda *_: True)
+        made.append(Child(replace(claimer().config, **values), told))
+        return made[-1]
+
+    yield make
+    gate.set()
+    for one in made:
+        one.pool.stop(seconds=10)
+    connections.close_all()
+
+
+def _fails(*_: Any, **__: Any) -> Any:
+    msg = "the server is gone"
+    raise OperationalError(msg)
+
+
+def test_claimed_jobs_start_although_the_look_behind_them_fails(
+    child: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that was claimed would wait for the end of its lease if an error of the next read threw it away."""
+    one = child(threads=2)
+    job = JobFactory(job_type=JOB_TYPE)
+    monkeypatch.setattr(clearing, "look_at", _fails)
+
+    one._turn()
+
+    assert Job.objects.get(pk=job.pk).state == "running"
+    assert [attempt.job_id for attempt in one.pool.running] == [job.pk]
