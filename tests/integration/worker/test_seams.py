@@ -69,3 +69,21 @@ def test_claimed_jobs_start_although_the_look_behind_them_fails(
 
     assert Job.objects.get(pk=job.pk).state == "running"
     assert [attempt.job_id for attempt in one.pool.running] == [job.pk]
+
+
+@pytest.mark.parametrize("why", ["full", "held"])
+def test_child_that_may_start_nothing_sleeps(child: Callable[..., Child], why: str) -> None:
+    """A child that does not look because it may start nothing must not stay awake for the look."""
+    one = child(threads=1)
+    if why == "full":
+        JobFactory(job_type=JOB_TYPE)
+        assert one._turn() == 1
+    else:
+        one.seat.follow(Order.HOLD, 1)
+    one.idle.note_news()
+    one.idle._news_at -= 1.0  # its echoes are over
+
+    one._turn(look_first=True)
+    slept = [one.idle.seconds() for _ in range(3)]
+
+    assert max(slept[1:]) > 0.5, slept
