@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 
 from django_jobs import clock, telemetry
 from django_jobs.domain.lanes import kind_in
-from django_jobs.store import defer, expire, promote
+from django_jobs.store import defer, expire
 from django_jobs.store.claims import Place, before_all
 from django_jobs.store.limits import limits_of, with_room
 from django_jobs.store.notify import wake
 from django_jobs.store.pauses import Paused, paused
-from django_jobs.store.waiting import Seen, look_at, set_aside, take_up, until_due
+from django_jobs.store.waiting import Seen, look_at, move_due, set_aside, take_up, until_due
 from django_jobs.store.workers import announced
 
 logger = logging.getLogger("django_jobs.worker")
@@ -81,11 +81,14 @@ class Clearing:
     def _promote(self, queues: Sequence[str]) -> None:
         end = clock.boot_seconds() + SLICE
         while (wait := until_due(queues, using=self._using)) is not None and wait.total_seconds() <= 0:
-            found = promote(queues, runnable=self.runnable(), using=self._using, limit=BATCH)
-            if len(found) > 1:  # the first one is for this child
+            ready, moved = move_due(queues, runnable=self.runnable(), using=self._using, limit=BATCH)
+            if ready > 1:  # the first one is for this child
                 wake(queues, using=self._using)
             if clock.boot_seconds() >= end:
                 break
+            if not moved:  # somebody holds what is due: looking again at once would only load the server
+                self.next_due = clock.boot_seconds() + EVERY
+                return
         self.next_due = clock.boot_seconds() + (float("inf") if wait is None else max(wait.total_seconds(), 0.01))
 
     def _take_up(self, queues: Sequence[str]) -> None:

@@ -87,3 +87,51 @@ def test_child_that_may_start_nothing_sleeps(child: Callable[..., Child], why: s
     slept = [one.idle.seconds() for _ in range(3)]
 
     assert max(slept[1:]) > 0.5, slept
+
+
+@pytest.mark.postgres
+def test_due_rows_that_others_hold_are_no_busy_loop(declare: Declare) -> None:
+    """While somebody holds what is due, a child asks for it about once a second."""
+    declare(lambda: None)
+    one = claimer()
+    JobFactory(job_type=JOB_TYPE, scheduled=True, available_at=clock.now() - timedelta(seconds=5))
+    statements: list[str] = []
+
+    def note(execute: Any, sql: str, *rest: Any) -> Any:
+        statements.append(sql)
+        return execute(sql, *rest)
+
+    with holding_all_jobs():
+        one.take(1, 0)
+        with connection.execute_wrapper(note):
+            assert one.take(1, 0) == []
+            sleeps = one.seconds_to_next_due()
+
+    assert len(statements) < 10
+    assert sleeps > 0.5
+    one._clearing.next_due = 0.0
+    assert len(one.take(1, 0)) == 1
+
+
+@contextmanager
+def holding_all_jobs() -> Iterator[None]:
+    """Lock every job in a transaction of another thread."""
+    locked, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        try:
+            with transaction.atomic():
+                list(Job.objects.select_for_update())
+                locked.set()
+                free.wait(60)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert locked.wait(30)
+    try:
+        yield
+    finally:
+        free.set()
+        thread.join(timeout=30)
