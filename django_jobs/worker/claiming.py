@@ -100,6 +100,8 @@ class Claimer:
         everywhere = not self.config.queues
         found = look(self.known_queues(), everywhere=everywhere, using=self.config.database)
         now = clock.boot_seconds()
+        if found.aside or (found.seconds is not None and found.seconds <= 0):
+            self._looked_for_suspects = float("-inf")  # what is due may be one, and the next look may be a poll away
         if found.aside:
             return 0.0
         if found.seconds is None or found.seconds > 0:  # nothing is due: neither to promote nor as a suspect

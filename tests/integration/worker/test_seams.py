@@ -135,3 +135,13 @@ def holding_all_jobs() -> Iterator[None]:
     finally:
         free.set()
         thread.join(timeout=30)
+
+
+def test_look_that_finds_something_due_looks_for_suspects_too(child: Callable[..., Child]) -> None:
+    """A suspect that turned up just after a quiet look must not wait for the next poll, which may be a minute away."""
+    one = child(poll=MINUTE)
+    assert one._turn(look_first=True) == 0
+    suspect = JobFactory(job_type=JOB_TYPE, isolation="child")
+
+    assert one._turn(look_first=True) == 1
+    assert [attempt.job_id for attempt in one.pool.running] == [suspect.pk]
