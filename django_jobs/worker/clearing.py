@@ -67,6 +67,8 @@ class Clearing:
 
     def promote(self, queues: Sequence[str]) -> None:
         """Move what has become due to where claims find it, and take up again what is set aside and may run now."""
+        if self._is_due("places", FORGET_PLACES_EVERY):  # here: a child whose claims are full never looks at heads
+            self.beyond.clear()
         if clock.boot_seconds() >= self.next_due or self._is_due("promote", EVERY):
             self._promote(queues)
         if self._is_due("take_up", TAKE_UP_EVERY):
@@ -84,11 +86,11 @@ class Clearing:
             ready, moved = move_due(queues, runnable=self.runnable(), using=self._using, limit=BATCH)
             if ready > 1:  # the first one is for this child
                 wake(queues, using=self._using)
-            if clock.boot_seconds() >= end:
-                break
             if not moved:  # somebody holds what is due: looking again at once would only load the server
                 self.next_due = clock.boot_seconds() + EVERY
                 return
+            if clock.boot_seconds() >= end:
+                break
         self.next_due = clock.boot_seconds() + (float("inf") if wait is None else max(wait.total_seconds(), 0.01))
 
     def _take_up(self, queues: Sequence[str]) -> None:
@@ -110,8 +112,6 @@ class Clearing:
         queues = with_room(queues, limits_of(queues), using=self._using)  # a full queue tells enough
         if not queues:
             return False
-        if self._is_due("places", FORGET_PLACES_EVERY):
-            self.beyond.clear()
         seen = self._look_at_heads(queues)
         strange = frozenset[str]().union(*(look.strange for look in seen))
         moved = bool(strange - self.runnable()) and self._set_aside(queues)

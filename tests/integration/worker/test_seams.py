@@ -145,3 +145,17 @@ def test_look_that_finds_something_due_looks_for_suspects_too(child: Callable[..
 
     assert one._turn(look_first=True) == 1
     assert [attempt.job_id for attempt in one.pool.running] == [suspect.pk]
+
+
+def test_place_behind_the_jobs_of_others_is_forgotten_while_claims_are_full(
+    declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What sorts in front of a remembered place is found again although every claim finds enough behind it."""
+    declare(lambda: None)
+    one = claimer()
+    one._clearing.beyond["default"] = before_all("default")
+    monkeypatch.setattr(clearing, "FORGET_PLACES_EVERY", 0.0)
+    JobFactory(job_type=JOB_TYPE)
+
+    assert len(one.take(1, 0)) == 1
+    assert one._clearing.beyond == {}
