@@ -159,3 +159,29 @@ def test_place_behind_the_jobs_of_others_is_forgotten_while_claims_are_full(
 
     assert len(one.take(1, 0)) == 1
     assert one._clearing.beyond == {}
+
+
+def test_child_that_stops_keeps_the_room_while_its_suspect_runs(
+    child: Callable[..., Child], gate: threading.Event
+) -> None:
+    """Its attempt was promised to be alone on the worker; the end of the process gives the room back."""
+    told: list[tuple[Word, int]] = []
+    one = child(tell=lambda word, number: told.append((word, number)) or True, processes=2)
+    JobFactory(job_type=JOB_TYPE, isolation="worker")
+    one.seat.follow(Order.HOLD, 1)
+    one._turn()
+    one.seat.follow(Order.GRANT, 1)
+    assert one._turn() == 1
+    one.stop(Order.DRAIN)
+    at_the_end: list[bool] = []
+    drain = one.ending.drain
+
+    def drained(stops: Callable[[], int]) -> int:
+        at_the_end.append((Word.DONE, 1) in told)
+        gate.set()
+        return drain(stops)
+
+    one.ending.drain = drained  # type: ignore[method-assign]
+    one.run()
+
+    assert at_the_end == [False]
