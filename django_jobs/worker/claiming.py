@@ -147,8 +147,8 @@ class Claimer:
     def _take_suspect(self, needed: Alone, running: int) -> list[RunningAttempt] | None:
         """Claim a suspect, or nothing to make room for it; None when this child may go on with other jobs."""
         if needed is Alone.WORKER and self.config.processes > 1:
-            self.seat.ask()
-            return None  # until the supervisor holds this child
+            self.seat.ask()  # until the supervisor holds this child; that may be refused for long, so others go on
+            return (self._claim(1, suspects=True, alone=Alone.CHILD) or None) if not running else None
         if running:
             return [] if self.config.slot == 0 else None  # one child of the worker makes room, the others go on
         found = self._claim(1, suspects=True, alone=Alone.WORKER if self.config.processes == 1 else Alone.CHILD)

@@ -185,3 +185,14 @@ def test_child_that_stops_keeps_the_room_while_its_suspect_runs(
     one.run()
 
     assert at_the_end == [False]
+
+
+def test_suspect_that_needs_a_child_does_not_wait_for_one_that_needs_the_worker(child: Callable[..., Child]) -> None:
+    """The room for the older one may be refused for long; this one needs only what there is."""
+    one = child(processes=2)
+    JobFactory(job_type=JOB_TYPE, isolation="worker", available_at=clock.now() - timedelta(days=50))
+    small = JobFactory(job_type=JOB_TYPE, isolation="child")
+
+    one._turn()
+
+    assert [attempt.job_id for attempt in one.pool.running] == [small.pk]
