@@ -40,17 +40,25 @@ def promote(
     wait = until_due(queues, using=using)
     if wait is None or wait > timedelta(0):
         return []
-    return _promote([(name, OPEN) for name in queues], runnable, limit, using)
+    return _ready(_promote([(name, OPEN) for name in queues], runnable, limit, using))
+
+
+def move_due(queues: Sequence[str], *, runnable: Collection[str], using: str, limit: int = 500) -> tuple[int, int]:
+    """Do as :func:`promote` does, when something is known to be due.
+
+    Returns:
+        How many jobs became ready, and how many were moved at all. None moves while others hold what is due.
+    """
+    rows = _promote([(name, OPEN) for name in queues], runnable, limit, using)
+    return len(_ready(rows)), len(rows)
 
 
 def take_up(lanes: Collection[tuple[str, str]], *, runnable: Collection[str], using: str, limit: int = 500) -> int:
     """Promote jobs that were set aside in these lanes (queue and lane), at most ``limit`` per lane."""
-    return len(_promote(lanes, runnable, limit, using)) if lanes else 0
+    return len(_ready(_promote(lanes, runnable, limit, using))) if lanes else 0
 
 
-def _promote(
-    lanes: Collection[tuple[str, str]], runnable: Collection[str] | None, limit: int, using: str
-) -> list[uuid.UUID]:
+def _promote(lanes: Collection[tuple[str, str]], runnable: Collection[str] | None, limit: int, using: str) -> list[Row]:
     params = {
         "queues": [queue for queue, _ in lanes],
         "lanes": [lane for _, lane in lanes],
@@ -58,11 +66,15 @@ def _promote(
         "limit": limit,
     }
     rows = run("promote", params, using=using)
-    ids = [row["id"] for row in rows if row["state"] == "queued"]
-    if ids:
-        telemetry.emit("job.promote", count=len(ids))
+    ready = _ready(rows)
+    if ready:
+        telemetry.emit("job.promote", count=len(ready))
     _tell_aside(rows)
-    return ids
+    return rows
+
+
+def _ready(rows: Iterable[Row]) -> list[uuid.UUID]:
+    return [row["id"] for row in rows if row["state"] == "queued"]
 
 
 def defer(queues: Sequence[str], *, runnable: Collection[str], using: str) -> int:

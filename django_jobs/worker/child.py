@@ -85,7 +85,8 @@ class Child:
                 break
             else:
                 look_first = not self._rest()
-        self.seat.give_back()
+        if not self.pool.running:  # else the end of this process does: what runs may have been promised the worker
+            self.seat.give_back()
         code = self.ending.drain(self._stops_while_draining)
         self._guarded(self.claimer.settle_doubtful)
         self.pool.stop()

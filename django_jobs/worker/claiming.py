@@ -19,6 +19,7 @@ from django_jobs.store.notify import look
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.failures import failures
 from django_jobs.worker.room import Seat, Stand
 
 logger = logging.getLogger("django_jobs.worker")
@@ -99,6 +100,8 @@ class Claimer:
         everywhere = not self.config.queues
         found = look(self.known_queues(), everywhere=everywhere, using=self.config.database)
         now = clock.boot_seconds()
+        if found.aside or (found.seconds is not None and found.seconds <= 0):
+            self._looked_for_suspects = float("-inf")  # what is due may be one, and the next look may be a poll away
         if found.aside:
             return 0.0
         if found.seconds is None or found.seconds > 0:  # nothing is due: neither to promote nor as a suspect
@@ -129,15 +132,23 @@ class Claimer:
         if suspect is not None:
             return suspect
         found = self._claim(free)
-        if len(found) < free and self._clearing.clear(self.queues()):
-            found += self._claim(free - len(found))
-        return found
+        return found if len(found) >= free else found + self._claim_behind(free - len(found), beside=found)
+
+    def _claim_behind(self, room: int, *, beside: list[RunningAttempt]) -> list[RunningAttempt]:
+        """Claim what stood behind rows in the way; an error here must not lose what was claimed ``beside`` it."""
+        try:
+            return self._claim(room) if self._clearing.clear(self.queues()) else []
+        except Exception as error:  # what was claimed has to start: nobody else would run it before its lease is over
+            if not beside:
+                raise
+            failures.note("clear", error, using=self.config.database)
+            return []
 
     def _take_suspect(self, needed: Alone, running: int) -> list[RunningAttempt] | None:
         """Claim a suspect, or nothing to make room for it; None when this child may go on with other jobs."""
         if needed is Alone.WORKER and self.config.processes > 1:
-            self.seat.ask()
-            return None  # until the supervisor holds this child
+            self.seat.ask()  # until the supervisor holds this child; that may be refused for long, so others go on
+            return (self._claim(1, suspects=True, alone=Alone.CHILD) or None) if not running else None
         if running:
             return [] if self.config.slot == 0 else None  # one child of the worker makes room, the others go on
         found = self._claim(1, suspects=True, alone=Alone.WORKER if self.config.processes == 1 else Alone.CHILD)

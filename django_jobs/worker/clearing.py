@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 
 from django_jobs import clock, telemetry
 from django_jobs.domain.lanes import kind_in
-from django_jobs.store import defer, expire, promote
+from django_jobs.store import defer, expire
 from django_jobs.store.claims import Place, before_all
 from django_jobs.store.limits import limits_of, with_room
 from django_jobs.store.notify import wake
 from django_jobs.store.pauses import Paused, paused
-from django_jobs.store.waiting import Seen, look_at, set_aside, take_up, until_due
+from django_jobs.store.waiting import Seen, look_at, move_due, set_aside, take_up, until_due
 from django_jobs.store.workers import announced
 
 logger = logging.getLogger("django_jobs.worker")
@@ -67,6 +67,8 @@ class Clearing:
 
     def promote(self, queues: Sequence[str]) -> None:
         """Move what has become due to where claims find it, and take up again what is set aside and may run now."""
+        if self._is_due("places", FORGET_PLACES_EVERY):  # here: a child whose claims are full never looks at heads
+            self.beyond.clear()
         if clock.boot_seconds() >= self.next_due or self._is_due("promote", EVERY):
             self._promote(queues)
         if self._is_due("take_up", TAKE_UP_EVERY):
@@ -81,9 +83,12 @@ class Clearing:
     def _promote(self, queues: Sequence[str]) -> None:
         end = clock.boot_seconds() + SLICE
         while (wait := until_due(queues, using=self._using)) is not None and wait.total_seconds() <= 0:
-            found = promote(queues, runnable=self.runnable(), using=self._using, limit=BATCH)
-            if len(found) > 1:  # the first one is for this child
+            ready, moved = move_due(queues, runnable=self.runnable(), using=self._using, limit=BATCH)
+            if ready > 1:  # the first one is for this child
                 wake(queues, using=self._using)
+            if not moved:  # somebody holds what is due: looking again at once would only load the server
+                self.next_due = clock.boot_seconds() + EVERY
+                return
             if clock.boot_seconds() >= end:
                 break
         self.next_due = clock.boot_seconds() + (float("inf") if wait is None else max(wait.total_seconds(), 0.01))
@@ -107,8 +112,6 @@ class Clearing:
         queues = with_room(queues, limits_of(queues), using=self._using)  # a full queue tells enough
         if not queues:
             return False
-        if self._is_due("places", FORGET_PLACES_EVERY):
-            self.beyond.clear()
         seen = self._look_at_heads(queues)
         strange = frozenset[str]().union(*(look.strange for look in seen))
         moved = bool(strange - self.runnable()) and self._set_aside(queues)

@@ -76,4 +76,5 @@ class Idle:
             longest = min(longest, self._news_at + echo - now)
         elif self._looked_at < self._news_at:  # the claim after the news took longer than the echoes
             longest = min(longest, ECHOES[0])
+            self._looked_at = now  # once: a child that may start nothing now does not look when it wakes
         return max(SHORTEST, longest)

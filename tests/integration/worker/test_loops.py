@@ -101,19 +101,19 @@ def child() -> Child:
     return Child(config)
 
 
-@pytest.mark.parametrize("name", ["claim", "oldest_suspect", "promote", "given", "known_queues", "end_overdue"])
+@pytest.mark.parametrize("name", ["claim", "oldest_suspect", "move_due", "given", "known_queues", "end_overdue"])
 def test_r24_child_outlives_fifty_failures_of(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Claims, looks for suspects, promotion, settling doubts, finding queues and ending overdue code: all go on."""
     monkeypatch.setattr(watch, "_hurried", False)  # a stop hurries the whole process: put back after the test
     serving = child()
-    place = {"end_overdue": Ending, "promote": clearing}.get(name, claiming)
+    place = {"end_overdue": Ending, "move_due": clearing}.get(name, claiming)
     broken = Broken(getattr(place, name))
     monkeypatch.setattr(place, name, lambda *args, **options: broken(*args, **options))
     if name == "given":
         serving.claimer._doubtful[uuid.uuid4()] = float("inf")
     for look in ("LOOK_FOR_SUSPECTS_EVERY", "LOOK_FOR_DOUBTFUL_EVERY"):
         monkeypatch.setattr(claiming, look, 0.0)
-    if name == "promote":  # something is always due
+    if name == "move_due":  # something is always due
         monkeypatch.setattr(clearing, "EVERY", 0.0)
         monkeypatch.setattr(clearing, "SLICE", 0.0)
         monkeypatch.setattr(clearing, "until_due", lambda *_, **__: timedelta(0))
