@@ -200,6 +200,7 @@ def _reset(connection: BaseDatabaseWrapper, session: Session) -> bool:
         return True
     try:
         session.raw.execute("DISCARD ALL")
+        session.raw._prepared.clear()  # noqa: SLF001  psycopg before 3.3 goes on believing in what is gone
         connection.init_connection_state()
     except Exception:  # noqa: BLE001  a connection that cannot be reset is replaced
         return False

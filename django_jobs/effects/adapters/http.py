@@ -63,8 +63,8 @@ class HttpJson:
         refused_before: Statuses that the service gives before anything runs: not applied, and later may be better.
         reconcile_url: A function of the call and the request's values that returns where to ask what happened; needs
             ``can_reconcile`` in the guarantees.
-        read_found: What the JSON of a 200 to that question means; by default: it succeeded. It returns a Verdict or a
-            Reconciliation.
+        read_found: What the JSON of a 200 to that question means; it returns a Verdict or a Reconciliation. By default
+            the operation succeeded if ``ref_field`` is there (or is None): an empty list of what was found is no proof.
         timeout: The longest one request may take.
         requires_key: Refuse the effect without ``key=``.
         owner: Who is told when a human must look.
@@ -209,6 +209,8 @@ class HttpJson:
         if self.read_found is not None:
             return self.read_found(value)
         reference = _field(value, self.ref_field) if self.ref_field else None
+        if self.ref_field and reference is None:
+            return Reconciliation(Verdict.UNAVAILABLE, evidence=evidence | {"missing": self.ref_field})
         return Reconciliation(
             Verdict.SUCCEEDED, provider_ref=None if reference is None else str(reference), evidence=evidence
         )

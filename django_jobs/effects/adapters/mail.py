@@ -184,6 +184,8 @@ def _deliver(backend: BaseEmailBackend, message: EmailMessage, watch: Watch) -> 
     if not isinstance(backend, SMTPBackend):
         watch.begun = True
     sent = backend.send_messages([message])
+    if sent == 0 and watch.begun and isinstance(backend, SMTPBackend):
+        return Unknown("The mail backend reports that it sent nothing, but swallowed what came after the content.")
     if sent == 0:
         return Rejected("The mail backend reports that it sent nothing.", permanent=False)
     result = {"refused": watch.refused} if watch.refused else {}

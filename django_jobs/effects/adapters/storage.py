@@ -182,6 +182,12 @@ class _Put:
             self.place.remove()
             self.place.put(self._source(), replace=False, number=number)
 
+    def _stands(self) -> bool:
+        try:
+            return self.place.compare(self.content, None, self._tick) is Standing.SAME
+        except Exception:  # noqa: BLE001  a storage that refuses writes may refuse reads
+            return False
+
     def _source(self) -> Source:
         self.file.seek(0)
         return Source(self.file, self.place.path, self.content["length"], self._tick)
@@ -201,6 +207,8 @@ class _Put:
         """Judge an error of writing: on a file system nothing has its name before the last step."""
         status = downstream.http_status(error)
         refused = status is not None and downstream.http_proof(status) is downstream.Proof.REFUSED
+        if refused and self.place.reached and self._stands():  # it refused the client's own repetition
+            return self._confirmed(replayed=True)
         if not self.place.reached or refused or isinstance(error, SuspiciousOperation):
             return _unwritten(error)
         return Unknown(f"the write broke off: {type(error).__name__}: {error}", status=status)

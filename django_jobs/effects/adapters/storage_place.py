@@ -78,7 +78,10 @@ class Place:
         return isinstance(self.storage, FileSystemStorage)
 
     def compare(self, content: Mapping[str, Any], file: IO[bytes] | None, tick: Tick) -> Standing:
-        """Say what stands under the name; whether it is the content's beginning is looked at only with its ``file``."""
+        """Say what stands under the name; whether it is the content's beginning is looked at only with its ``file``.
+
+        On a file system no write leaves a beginning under the name: what stands there is somebody else's.
+        """
         if not self.storage.exists(self.path):
             return Standing.NOTHING
         digest, length = hashlib.sha256(), 0
@@ -92,7 +95,9 @@ class Place:
             return Standing.NOTHING
         if (digest.hexdigest(), length) == (content["sha256"], content["length"]):
             return Standing.SAME
-        if file is not None and length < content["length"] and _begins(file, length) == digest.hexdigest():
+        if file is None or self.is_local or length >= content["length"]:
+            return Standing.OTHER
+        if _begins(file, length) == digest.hexdigest():
             return Standing.PART
         return Standing.OTHER
 

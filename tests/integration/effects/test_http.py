@@ -318,10 +318,13 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
         (404, b"", Verdict.NOT_FOUND),
         (500, b"", Verdict.UNAVAILABLE),
         (200, b"<html>", Verdict.UNAVAILABLE),
+        (200, b"[]", Verdict.UNAVAILABLE),
+        (200, b'{"data": []}', Verdict.UNAVAILABLE),
+        (200, b"null", Verdict.UNAVAILABLE),
     ],
 )
 def test_question_reads_the_status(status: int, body: bytes, verdict: Verdict) -> None:
-    """200 is found, 202 pending, 404 not found; anything else teaches nothing."""
+    """200 with the reference is found, 202 pending, 404 not found; anything else, an empty search too, teaches nothing."""
     seen: list[httpx.Request] = []
 
     def handle(request: httpx.Request) -> httpx.Response:

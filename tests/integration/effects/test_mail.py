@@ -12,6 +12,7 @@ import httpx
 import pytest
 from django.core import mail
 from django.core.mail import EmailMessage
+from django.core.mail.backends.smtp import EmailBackend as SMTPBackend
 
 from django_jobs import Confirmed, Rejected, Unknown, clock
 from django_jobs.domain.effects import Outcome
@@ -104,6 +105,25 @@ def test_own_message_id_and_date_are_kept(settings: Any) -> None:
     sent = message_from_bytes(mailbox.mails[0])
     assert sent.get_all("Message-ID") == ["<mine@example.com>"]
     assert sent.get_all("Date") == ["Mon, 01 Jan 2024 00:00:00 +0000"]
+
+
+class QuietBackend(SMTPBackend):
+    """What projects write that want no error from a mail: the errors of the server are swallowed."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"fail_silently": True})
+
+
+@pytest.mark.parametrize(("replies", "expected"), [({"end": CLOSE}, Unknown), ({"MAIL": CLOSE}, Rejected)])
+def test_swallowed_error_after_the_content_is_unknown(settings: Any, replies: dict[str, str], expected: type) -> None:
+    """A silent backend counts no mail, but its content may have left: sending it again could be a second one."""
+    settings.DJANGO_JOBS = {"EMAIL_BACKEND": f"{QuietBackend.__module__}.QuietBackend"}
+    with mail_server(**replies) as mailbox:
+        settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", mailbox.port
+        outcome = send_mail(a_call(), message=a_mail())
+
+    assert isinstance(outcome, expected)
+    assert len(mailbox.mails) == (1 if expected is Unknown else 0)
 
 
 LOGIN = {"EHLO": "250-test\r\n250 AUTH PLAIN LOGIN"}

@@ -29,7 +29,7 @@ from tests.integration.effects.factories import (
     outcomes,
     running,
 )
-from tests.integration.effects.storages import all_files, applied_then_lost, lost, partial, refused
+from tests.integration.effects.storages import ObjectStorage, all_files, applied_then_lost, lost, partial, refused
 from tests.integration.effects.test_http import a_call
 
 HERE = "tests.integration.effects.storages"
@@ -225,6 +225,20 @@ def test_storage_that_refuses_is_a_refusal(time: MovableClock, status: int) -> N
 
     with pytest.raises(EffectRejected, match="not written"):
         put(running(), "objects")
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_refusal_of_a_clients_own_repetition_is_no_refusal(time: MovableClock, status: int) -> None:
+    """A client that repeats by itself can be refused for what its first try had written: what stands there decides."""
+
+    def repeated(storage: ObjectStorage, name: str, data: bytes) -> None:
+        storage.objects[name] = data
+        refused(status)(storage, name, data)
+
+    storages["objects"].faults.append(repeated)
+
+    assert put(running(), "objects").provider_ref == "invoices/7.txt"
+    assert (outcomes(), read("objects")) == (["confirmed"], b"seven")
 
 
 @pytest.mark.parametrize("status", [409, 500, 503])

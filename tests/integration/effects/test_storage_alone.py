@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from django.core.files.storage import FileSystemStorage
 
 from django_jobs import Confirmed, Rejected, Unknown, clock
 from django_jobs.domain.canonical import MAX_BYTES
-from django_jobs.domain.effects import Reconciliation, Verdict
+from django_jobs.domain.effects import PastSend, Reconciliation, Verdict
 from django_jobs.effects.adapter import resolve
 from django_jobs.effects.adapters.storage import StoragePut, storage_put
 from django_jobs.effects.adapters.storage_place import Place
 from django_jobs.effects.call import DeadlinePassedError
 from django_jobs.exceptions import DefinitionError, PayloadError
 from tests.integration.effects.storages import all_files
-from tests.integration.effects.test_http import a_call
+from tests.integration.effects.test_http import NOW, a_call
 
 pytestmark = pytest.mark.usefixtures("places")
 
@@ -181,6 +182,21 @@ def test_file_that_goes_while_it_is_compared_is_not_there(places: Path, monkeypa
     """It was seen and then removed by somebody: it is written."""
     monkeypatch.setattr(FileSystemStorage, "exists", lambda self, name: True)
     assert storage_put.send(a_call(), path="a.txt", content=b"x", storage="files") == Confirmed("a.txt")
+
+
+def test_file_of_somebody_else_that_begins_alike_is_never_replaced(places: Path) -> None:
+    """On a file system no request leaves half a file: a shorter one is somebody's, also for a repeated request."""
+    (places / "a.txt").write_bytes(b"sev")
+    request = {"path": "a.txt", "content": b"seven", "storage": "files"}
+
+    call = replace(a_call(number=2), sends=(PastSend(number=1, started_at=NOW, outcome="unknown"),))
+
+    assert storage_put.reconcile(call, **request).verdict is Verdict.FAILED
+    outcome = storage_put.send(call, **request)
+
+    assert isinstance(outcome, Rejected)
+    assert outcome.permanent
+    assert (places / "a.txt").read_bytes() == b"sev"
 
 
 def test_write_that_was_in_the_way_and_is_gone_may_be_tried_again(

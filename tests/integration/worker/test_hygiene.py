@@ -18,9 +18,11 @@ from django.db.backends.signals import connection_created
 from django.db.utils import ConnectionHandler
 from django.test import override_settings
 from django.utils import timezone, translation
+from psycopg._preparing import PrepareManager
 from pytest_django import DjangoDbBlocker
 
 from django_jobs.models import Attempt
+from django_jobs.store import statements
 from testproject.databases import database_from_url
 from tests.integration.worker.conftest import TABLE, Declare, run, take, write
 from tests.scenes import Told
@@ -331,6 +333,29 @@ def test_changed_session_is_reset_in_place(declare: Declare, table: object, vend
     assert len(told.named("session.changed")) == 1
     assert len(backends) == 3
     assert len(set(backends)) == 1
+
+
+@pytest.mark.postgres
+def test_reset_session_has_no_prepared_statement_that_the_driver_believes_in(
+    declare: Declare, table: Callable[[], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers before psycopg 3.3 do not see that DISCARD ALL took them: the next job's success would fail."""
+    monkeypatch.setattr(statements, "_prepare", True)
+    monkeypatch.setattr(PrepareManager, "_should_discard", lambda self, prep, results: False)
+
+    def handler(n: int) -> None:
+        write(n)
+        do("SET lock_timeout = '7s'")
+
+    job = declare(handler)
+    attempts = []
+    for n in (1, 2):
+        job.enqueue(n=n)
+        attempts.append(take())
+    run(*attempts)
+
+    assert [row.outcome for row in Attempt.objects.all()] == ["succeeded"] * 2
+    assert table() == [1, 2]
 
 
 @pytest.mark.postgres
