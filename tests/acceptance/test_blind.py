@@ -121,6 +121,7 @@ def test_r22_stopped_database_makes_a_worker_blind_not_dead(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r22_database_stopped_for_a_minute(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
@@ -193,6 +194,7 @@ def waiting_backends(url: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r23_locked_job_table_stops_no_loop(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
@@ -235,6 +237,7 @@ def test_r23_locked_job_table_stops_no_loop(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 @pytest.mark.parametrize("fault", ["locked", "frozen"])
 def test_r23_worker_stops_within_its_grace_whatever_hangs(
@@ -265,6 +268,7 @@ def test_r23_worker_stops_within_its_grace_whatever_hangs(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r23_frozen_backend_is_left_for_another(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
@@ -298,6 +302,7 @@ def test_r23_frozen_backend_is_left_for_another(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r23_database_paused_for_a_minute_costs_nobody_a_job(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, rows: Rows, tmp_path: Path
