@@ -120,7 +120,8 @@ def test_r22_stopped_database_makes_a_worker_blind_not_dead(
     stop_and_start(own_server, make_worker, witness, heartbeat, seconds=6, times=SOON)
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r22_database_stopped_for_a_minute(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
@@ -192,7 +193,8 @@ def waiting_backends(url: str) -> int:
     return int(found[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r23_locked_job_table_stops_no_loop(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
@@ -234,7 +236,8 @@ def test_r23_locked_job_table_stops_no_loop(
     assert outcomes() == {"succeeded": 20}
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 @pytest.mark.parametrize("fault", ["locked", "frozen"])
 def test_r23_worker_stops_within_its_grace_whatever_hangs(
@@ -264,7 +267,8 @@ def test_r23_worker_stops_within_its_grace_whatever_hangs(
     assert took <= 30, "the default grace"
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r23_frozen_backend_is_left_for_another(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
@@ -297,7 +301,8 @@ def test_r23_frozen_backend_is_left_for_another(
     assert set(Attempt.objects.values_list("outcome", flat=True)) <= {"succeeded", "released"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_r23_database_paused_for_a_minute_costs_nobody_a_job(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, rows: Rows, tmp_path: Path

@@ -39,7 +39,7 @@ def backends() -> int:
         return int(cursor.fetchone()[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_memory_and_connections_do_not_grow_with_debug_r61(
     make_worker: MakeWorker, witness: Witness, rows: Rows

@@ -20,7 +20,7 @@ from tests.acceptance.handlers import row, steady, work
 from tests.acceptance.workers import QUICK, Witness, wait_for
 from tests.proxy import PostgresProxy
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.timeout(900)]
 
 Rows = Callable[[], Counter[int]]
 

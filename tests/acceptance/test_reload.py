@@ -46,7 +46,7 @@ def edited() -> Iterator[DurableJob[..., Any]]:
     unregister(JOB_TYPE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("grace", "first"), [("10", {"succeeded": 2}), ("1", {"released": 1, "succeeded": 2})])
 def test_edited_handler_runs_next_and_no_job_is_lost_r67(
@@ -90,7 +90,7 @@ def test_edited_handler_runs_next_and_no_job_is_lost_r67(
     assert group_members(children[0]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
 def test_worker_does_not_outlive_its_reloader(make_worker: MakeWorker) -> None:

@@ -81,7 +81,7 @@ def test_a_replaced_child_charges_the_overdue_job_alone(
     assert (job.lost_count, job.isolation, job.free_count) == (0, "", 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_child_killed_by_its_supervisor_is_no_death(make_worker: MakeWorker, witness: Witness) -> None:
     """A child that stands still when its worker stops is killed in the end; its job is no suspect."""
@@ -98,7 +98,7 @@ def test_a_child_killed_by_its_supervisor_is_no_death(make_worker: MakeWorker, w
     assert (attempt.loss_cause, attempt.exit_status, job.lost_count, job.isolation) == ("ended", -9, 0, "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_exit_code_of_a_replaced_child_deceives_nobody(make_worker: MakeWorker, witness: Witness) -> None:
     """A job that exits with the codes of ends on purpose is convicted at its third death like any other."""
@@ -133,7 +133,7 @@ def test_a_worker_is_emptied_for_a_job_that_needs_it_alone(
     assert rows() == Counter(dict.fromkeys(range(25), 1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_a_job_that_kills_its_whole_worker_is_convicted_at_its_third_death(
@@ -157,7 +157,7 @@ def test_a_job_that_kills_its_whole_worker_is_convicted_at_its_third_death(
     assert rows() == Counter(dict.fromkeys(range(20), 1))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_a_process_killer_among_200_takes_nobody_along(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
@@ -178,7 +178,7 @@ def test_a_process_killer_among_200_takes_nobody_along(make_worker: MakeWorker, 
     print(f"\n3 deaths, {hit} attempts of neighbours were lost with them, none was convicted")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_sixteen_jobs_that_are_lost_together_twice_all_succeed(
@@ -200,7 +200,7 @@ def test_sixteen_jobs_that_are_lost_together_twice_all_succeed(
     assert causes == {("lost", "silent", ""): 32, ("succeeded", "", "worker"): 16}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
 def test_each_of_three_workers_may_freeze_for_ever(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:

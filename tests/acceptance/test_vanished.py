@@ -52,7 +52,7 @@ def test_vanished_host_holds_its_row_for_the_rest_of_the_lease(
     assert rows() == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vanished_host_holds_its_row_for_15_seconds_at_most(
     make_worker: MakeWorker, witness: Witness, rows: Rows, database_url: str
 ) -> None:

@@ -282,7 +282,7 @@ def test_nobody_disturbs_and_nobody_waits_for_ever(faults: dict[str, int]) -> No
     assert worlds > 500
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_faults_together() -> None:
     """The same with both."""
     worlds, found, steps_to_it = search(deaths=1, moves=1)

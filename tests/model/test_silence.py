@@ -116,7 +116,7 @@ def test_a_pause_of_the_database_revokes_nothing() -> None:
     assert number > 5000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pause_of_any_length_revokes_nothing() -> None:
     """The same with every length up to 14 seconds, and some longer ones."""
     number, case, found = wrong(Rule(), pauses(**ALL))

@@ -56,7 +56,7 @@ def test_rules_hold_in_every_order(kinds: str, faults: Faults) -> None:
     assert found.worlds > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("kinds", "faults"), HELD_LONG, ids=name)
 def test_rules_hold_in_larger_worlds(kinds: str, faults: Faults) -> None:
     """Larger worlds: group killers, more neighbours, faults of several kinds."""

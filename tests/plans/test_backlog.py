@@ -25,7 +25,7 @@ from tests.plans.backlog import add, claim_params, settled
 from tests.plans.explaining import Run, asked, ran
 from tests.scenes import known, new_job
 
-pytestmark = [pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.postgres, pytest.mark.long, pytest.mark.timeout(900)]
 
 MILLION = 1_000_000
 KIND = f"{JOB_TYPE} 1"

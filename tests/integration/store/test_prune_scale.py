@@ -91,7 +91,7 @@ def sizes() -> str:
         return ", ".join(f"{name.removeprefix('django_jobs_')} {size:.1f} MB" for name, size in cursor.fetchall())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.timeout(1800)
 @pytest.mark.django_db(transaction=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
+import queue
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db import connections
@@ -54,22 +55,33 @@ def pool(transactional_db: None, ended: Ended) -> Iterator[Pool]:
     made.stop(seconds=10)
 
 
-def kill(thread: threading.Thread) -> None:
-    """Raise an exception in a thread from outside, as debuggers and time-out libraries do."""
-    assert thread.ident is not None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
+class Deadly(queue.SimpleQueue[Any]):
+    """A queue whose first reader is ended right after it got something, as by an exception raised from outside."""
+
+    armed = True
+
+    def get(self, *args: Any, **options: Any) -> Any:
+        """Return what comes, but not to the first reader."""
+        found = super().get(*args, **options)
+        if self.armed:
+            self.armed = False
+            raise SystemExit
+        return found
 
 
 def test_thread_that_was_ended_is_replaced_and_runs_its_job_r28(
-    declare: Declare, table: Table, pool: Pool, ended: Ended
+    declare: Declare, table: Table, ended: Ended, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed before it began, the job runs in the new thread, in its first attempt."""
+    """Ended before it began, the job runs in the new thread, in its first attempt."""
     declare(write).enqueue(n=1)
     attempt = take()
+    with monkeypatch.context() as patch:
+        patch.setattr(pool_room.queue, "SimpleQueue", Deadly)
+        pool = Pool(1, execute, abandon, ended)
     killed = pool.threads[0]
-    kill(killed)  # it waits for work, so the exception meets it when work comes
     pool.submit(attempt)
     killed.join(timeout=WAIT)
+    assert not killed.is_alive()
 
     with Told() as told:
         pool.replace_dead()
@@ -80,6 +92,7 @@ def test_thread_that_was_ended_is_replaced_and_runs_its_job_r28(
     assert (pool.free, pool.running) == (1, [])
     assert table() == [1]
     assert Attempt.objects.get().outcome == "succeeded"
+    pool.stop(seconds=10)
 
 
 def test_attempt_whose_thread_was_ended_is_a_failure_r28(

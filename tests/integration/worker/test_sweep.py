@@ -140,7 +140,7 @@ def _raise_lost(_: object) -> bool:
     raise OperationalError("server closed the connection")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_rows_that_raise_starve_nobody_r35(bad_rows_raise: None) -> None:
     """10,000 rows that raise, 50 normal ones behind them: the 50 recover by the same look."""
     many(10_000, BAD)
@@ -152,7 +152,7 @@ def test_ten_thousand_rows_that_raise_starve_nobody_r35(bad_rows_raise: None) ->
     assert Job.objects.filter(job_type=BAD, state="running").count() == 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_ten_thousand_locked_rows_starve_nobody_r35(database_url: str) -> None:
     """The same with rows that somebody holds."""
