@@ -80,7 +80,7 @@ class Line:
         poll.register(self._raw.fileno(), select.POLLIN)
         if also >= 0:
             poll.register(also, select.POLLIN)
-        poll.poll(seconds * 1000)
+        poll.poll(max(0.0, seconds) * 1000)  # a negative time would mean for ever
         self._raw.pgconn.consume_input()
         while (found := self._raw.pgconn.notifies()) is not None:
             if found.relname == PROBE.encode():
