@@ -108,8 +108,8 @@ def stop_and_start(
     assert worker.group() == before, "nobody was restarted"
     assert worker.text.count("is blind") == 1
     assert states() == {"succeeded": 20}
-    # Each process tells of the beginning; then of what lasts, at most every ten seconds.
-    assert lines <= 3 + lasted / 10, worker.text
+    # Two processes and the ear for notifications tell of the beginning, one of blindness; then at most one in ten seconds.
+    assert lines <= 4 + lasted / 10, worker.text
 
 
 @pytest.mark.postgres

@@ -151,7 +151,7 @@ class TestMillion:
 
     def test_suspects_have_their_own_few_entries(self, server: Server) -> None:
         """Looking for a suspect does not read the jobs whose usefulness ends, which share the index."""
-        (look,) = asked(lambda: store.has_suspect(self.queues, [known()], using="default"))
+        (look,) = asked(lambda: store.oldest_suspect(self.queues, [known()], using="default"))
         _reads_through(look, "job_watched")
         assert look.buffers <= 10
 

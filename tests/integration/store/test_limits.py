@@ -65,9 +65,9 @@ def test_suspects_count_and_are_counted(limited: None, database: Server) -> None
     JobFactory(queue_name="reports", running=True, isolation="child")
     JobFactory.create_batch(2, queue_name="reports", suspect=True)
 
-    assert store.has_suspect(["reports"], [known()], using="default") is True
+    assert store.oldest_suspect(["reports"], [known()], using="default") is Alone.CHILD
     assert len(_claim(1, suspects=True, alone=Alone.CHILD)) == 1
-    assert store.has_suspect(["reports"], [known()], using="default") is False
+    assert store.oldest_suspect(["reports"], [known()], using="default") is Alone.NO
     assert _claim(1, suspects=True, alone=Alone.CHILD) == []
     assert Job.objects.filter(state="running").count() == 2
 
