@@ -116,7 +116,9 @@ def test_r24_child_outlives_fifty_failures_of(name: str, monkeypatch: pytest.Mon
     for look in ("LOOK_FOR_SUSPECTS_EVERY", "LOOK_FOR_DOUBTFUL_EVERY"):
         monkeypatch.setattr(claiming, look, 0.0)
     monkeypatch.setattr(clearing.Clearing, "_is_due", lambda *_: True)
-    serving.claimer.config = serving.config = WorkerConfig(**{**_values(serving.config), "poll": 0.0})
+    serving.claimer.config = serving.idle._config = serving.config = WorkerConfig(
+        **{**_values(serving.config), "poll": 0.0}
+    )
     monkeypatch.setattr(Child, "_pause", lambda _: 0.0)
     before, turns = telemetry.counts["loop.failed"], []
     serving.report = turns.append
