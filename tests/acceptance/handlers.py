@@ -242,34 +242,29 @@ def long_twice(context: JobContext, n: int) -> None:
     tell("end", n, number=context.attempt)
 
 
-@job(type="acceptance.steady", retry=FAST, takes_context=True, **SHORT)
-def steady(context: JobContext, n: int, seconds: float) -> None:
-    """Work under a lease of two seconds and tell progress each 200 ms."""
+def _go_on(context: JobContext, n: int, seconds: float, *, every: float) -> None:
     tell("start", n, number=context.attempt)
     ends = time.monotonic() + seconds
     value = 0
     while time.monotonic() < ends:
-        take(0.2)
+        take(every)
         value += 1
         context.progress(value)
     with context.complete():
         insert_row(n)
     tell("end", n, number=context.attempt)
+
+
+@job(type="acceptance.steady", retry=FAST, takes_context=True, **SHORT)
+def steady(context: JobContext, n: int, seconds: float) -> None:
+    """Work under a lease of two seconds and tell progress each 200 ms."""
+    _go_on(context, n, seconds, every=0.2)
 
 
 @job(type="acceptance.patient", retry=FAST, takes_context=True, budget=timedelta(seconds=150))
 def patient(context: JobContext, n: int, seconds: float) -> None:
     """Work for a long time under a lease that outlives an outage, telling progress every second."""
-    tell("start", n, number=context.attempt)
-    ends = time.monotonic() + seconds
-    value = 0
-    while time.monotonic() < ends:
-        take(1.0)
-        value += 1
-        context.progress(value)
-    with context.complete():
-        insert_row(n)
-    tell("end", n, number=context.attempt)
+    _go_on(context, n, seconds, every=1.0)
 
 
 @effect("acceptance.answers", dedupe="key", key_lifetime=timedelta(hours=1), timeout=timedelta(seconds=3))
