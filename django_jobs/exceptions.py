@@ -61,6 +61,38 @@ class PauseError(JobsError, ValueError):
     """A pause names no actor, no reason, an unknown kind, or an end that is over."""
 
 
+class OperatorError(JobsError, ValueError):
+    """A decision names no operator, owner or reason, or one that cannot be stored."""
+
+
+class ActionRefusedError(JobsError):
+    """The decision cannot be carried out now; nothing was written. ``plan`` says why."""
+
+    def __init__(self, message: str, *, plan: object = None) -> None:
+        super().__init__(message)
+        self.plan = plan
+
+
+class ActionChangedError(JobsError):
+    """What was acknowledged is not what is there now; nothing was written. ``plan`` is the present one."""
+
+    def __init__(self, message: str, *, plan: object = None) -> None:
+        super().__init__(message)
+        self.plan = plan
+
+
+class RowBusyError(JobsError):
+    """A worker is committing the row that a decision is about; nothing was written, and another try may do it."""
+
+
+class EventError(JobsError, ValueError):
+    """An event is not declared, does not fit its declaration, or is too large; nothing was stored."""
+
+
+class OutsideTransactionError(JobsError):
+    """This must commit together with something, and no transaction is open."""
+
+
 class CrossDatabaseError(JobsError):
     """A transaction is open on another database, so this enqueue would not commit together with it."""
 

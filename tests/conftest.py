@@ -16,6 +16,7 @@ from coverage import Coverage
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
+from django_jobs.worker.patience import stopping
 from tests.clusters import Binaries, Cluster, find_binaries
 from tests.databases import VENDORS, Server, Servers, point_default_at
 from tests.plugin import NO_POSTGRES, POSTGRES, left_out
@@ -56,6 +57,13 @@ def _may_run_on(vendor: str, item: pytest.Item) -> bool:
 
 def _skipped(vendor: str) -> object:
     return pytest.param(vendor, marks=pytest.mark.skip(reason=f"runs on {vendor} alone, which was left out"))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stops() -> Iterator[None]:
+    """Take back that a child of this process ended: with it, nobody waits for a database any more."""
+    yield
+    stopping.clear()
 
 
 @pytest.fixture(scope="session")

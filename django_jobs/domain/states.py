@@ -115,6 +115,55 @@ class SendOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+class CompensationOutcome(StrEnum):
+    """How far the taking back of an effect is."""
+
+    OPEN = "open"
+    SUCCEEDED = "succeeded"
+    VOID = "void"  # its job was discarded or cancelled: another one may be asked for
+
+
+class ReplayState(StrEnum):
+    """How far a replay of many is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    STOPPED = "stopped"  # its canary failed
+    CANCELLED = "cancelled"
+
+
+class ReplayOutcome(StrEnum):
+    """What became of one job of a replay of many."""
+
+    QUEUED = "queued"
+    UNCHANGED = "unchanged"  # no dead letter any more
+    REFUSED = "refused"  # its plan is of a class that nobody acknowledged, or it cannot be replayed
+
+
+class DeliveryState(StrEnum):
+    """Where one event stands on its way to one destination."""
+
+    WAITING = "waiting"  # behind an earlier event of its ordering key
+    PENDING = "pending"  # due at ``available_at``
+    CLAIMED = "claimed"  # leased by a dispatcher
+    PUBLISHED = "published"  # the destination confirmed
+    DEAD_LETTERED = "dead_lettered"  # a human decides
+    DISCARDED = "discarded"  # a human decided: not delivered
+
+
+class DeliveryOutcome(StrEnum):
+    """How one attempt to deliver ended; an open one has none."""
+
+    CONFIRMED = "confirmed"
+    RETURNED = "returned"  # the destination has nowhere to put it
+    NACKED = "nacked"  # refused
+    TIMEOUT = "timeout"  # it may have arrived
+    ERROR = "error"  # the destination was not reached, or failed
+    LOST = "lost"  # never observed; it may have arrived
+    RELEASED = "released"  # given back unsent
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
     """One allowed move of a job.

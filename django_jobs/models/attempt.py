@@ -55,6 +55,7 @@ class Attempt(models.Model):
         """Two indexes: the primary key, and the number within the job."""
 
         verbose_name = "attempt"
+        default_permissions = ("view",)
         constraints = [
             models.UniqueConstraint(fields=["job", "number"], name="django_jobs_attempt_number"),
             models.CheckConstraint(

@@ -20,6 +20,8 @@ class QueueControl(models.Model):
         """Few rows; read by primary key."""
 
         verbose_name = "queue control"
+        default_permissions = ("view",)
+        permissions = [("control_queue", "Can pause and resume queues and job types")]
 
     def __str__(self) -> str:
         return self.queue_name
@@ -40,6 +42,7 @@ class Pause(models.Model):
         """Few rows; read whole."""
 
         verbose_name = "pause"
+        default_permissions = ("view",)
         constraints = [
             models.UniqueConstraint(fields=["kind", "name"], name="django_jobs_pause_once"),
             models.CheckConstraint(

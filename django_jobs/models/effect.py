@@ -57,6 +57,11 @@ class SideEffect(models.Model):
         """The business key is what keeps two jobs from acting twice."""
 
         verbose_name = "side effect"
+        default_permissions = ("view",)
+        permissions = [
+            ("resolve_sideeffect", "Can decide by hand whether a side effect was applied"),
+            ("compensate_sideeffect", "Can take an applied side effect back"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["tenant", "provider", "business_key", "name"], name="django_jobs_effect_once"
@@ -107,6 +112,7 @@ class Send(models.Model):
         """Sends are numbered without gaps within their effect."""
 
         verbose_name = "send"
+        default_permissions = ("view",)
         constraints = [
             models.UniqueConstraint(fields=["effect", "number"], name="django_jobs_send_number"),
             models.CheckConstraint(
@@ -140,6 +146,7 @@ class Reconciliation(models.Model):
         """Read by effect."""
 
         verbose_name = "reconciliation"
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return f"{self.verdict} for {self.effect_id}"
@@ -160,6 +167,7 @@ class EffectAdoption(models.Model):
         """A job adopts an effect once."""
 
         verbose_name = "effect adoption"
+        default_permissions = ("view",)
         constraints = [models.UniqueConstraint(fields=["effect", "job"], name="django_jobs_adoption_once")]
 
     def __str__(self) -> str:
@@ -188,6 +196,7 @@ class EffectStake(models.Model):
         """A job has one stake in an effect."""
 
         verbose_name = "effect stake"
+        default_permissions = ("view",)
         constraints = [models.UniqueConstraint(fields=["effect", "job"], name="django_jobs_stake_once")]
 
     def __str__(self) -> str:

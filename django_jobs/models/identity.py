@@ -30,6 +30,7 @@ class IdempotencyKey(models.Model):
         """One holder per key."""
 
         verbose_name = "idempotency key"
+        default_permissions = ("view",)
         constraints = [models.UniqueConstraint(fields=["scope", "key"], name="django_jobs_key_once")]
 
     def __str__(self) -> str:
@@ -48,6 +49,7 @@ class DuplicateEnqueue(models.Model):
         """Read by job, newest first."""
 
         verbose_name = "duplicate enqueue"
+        default_permissions = ("view",)
         indexes = [models.Index(fields=["job_id", "id"], name="django_jobs_duplicate_newest")]
 
     def __str__(self) -> str:
@@ -65,6 +67,7 @@ class Installation(models.Model):
         """A single row."""
 
         verbose_name = "installation"
+        default_permissions = ("view",)
         constraints = [models.CheckConstraint(condition=models.Q(id=1), name="django_jobs_installation_single")]
 
     def __str__(self) -> str:

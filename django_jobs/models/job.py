@@ -60,6 +60,7 @@ class Job(models.Model):
     unchanged_count = models.PositiveIntegerField(default=0)
     waiting_since = InstantField(null=True, blank=True)
     isolation = models.CharField(max_length=8, default="", blank=True, choices=[(a.value, a.value) for a in Alone])
+    extra_attempts = models.PositiveSmallIntegerField(default=0, db_default=0)  # granted by the replay of a generation
     fence = models.BigIntegerField(default=0)
     attempt_id = models.UUIDField(null=True, blank=True)
     lease_owner = models.UUIDField(null=True, blank=True)
@@ -91,6 +92,16 @@ class Job(models.Model):
 
         verbose_name = "job"
         verbose_name_plural = "jobs"
+        default_permissions = ("view",)
+        permissions = [
+            ("replay_job", "Can replay a dead letter"),
+            ("replay_job_bulk", "Can replay many dead letters at once"),
+            ("discard_job", "Can discard a dead letter"),
+            ("cancel_job", "Can cancel a job"),
+            ("reschedule_job", "Can run a waiting job now"),
+            ("expire_job_lease", "Can end the lease of a running job"),
+            ("view_job_payload", "Can see arguments and results unmasked"),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(state__in=[state.value for state in JobState]), name="django_jobs_job_state_known"
@@ -175,6 +186,17 @@ class Job(models.Model):
         return f"{self.job_type} {self.id} ({self.state})"
 
 
+class DeadLetter(Job):
+    """The jobs that wait for a human, as an entry of their own in the admin."""
+
+    class Meta:
+        """Rows of the jobs' table."""
+
+        proxy = True
+        verbose_name = "dead letter"
+        default_permissions = ("view",)
+
+
 class JobPayload(models.Model):
     """The wide and rarely read part of a job: no transition copies it."""
 
@@ -192,6 +214,7 @@ class JobPayload(models.Model):
         """No further index: it is read by job only."""
 
         verbose_name = "job payload"
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return f"payload of {self.job_id}"
@@ -212,6 +235,7 @@ class JobStep(models.Model):
         """A step of a job exists once."""
 
         verbose_name = "job step"
+        default_permissions = ("view",)
         constraints = [models.UniqueConstraint(fields=["job", "name"], name="django_jobs_step_once")]
 
     def __str__(self) -> str:

@@ -30,6 +30,7 @@ class PrunedStretch(models.Model):
 
         verbose_name = "pruned stretch"
         verbose_name_plural = "pruned stretches"
+        default_permissions = ("view",)
         indexes = [models.Index(fields=["kind", "last_job_id"], name="django_jobs_pruned_where")]
 
     def __str__(self) -> str:

@@ -32,6 +32,7 @@ class Worker(models.Model):
         """Few rows; read whole."""
 
         verbose_name = "worker"
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return self.name

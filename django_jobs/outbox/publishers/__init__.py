@@ -1,0 +1,1 @@
+"""The publishers that come with the package."""
