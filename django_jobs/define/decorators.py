@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, overload
@@ -47,6 +48,7 @@ def job(
     useful_for: timedelta | None = None,
     takes_context: bool = False,
     atomic: bool | None = None,
+    replay_permission: str = "",
 ) -> Callable[[Callable[P, R]], DurableJob[P, R]]: ...
 
 
@@ -61,7 +63,8 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
             ``queue_name``, ``priority`` (-100…100, bigger first), ``key`` (template such as "order:{order_id}"; without
             it nothing is deduplicated), ``key_scope`` (whose keys are the same; default: the oldest name, so that a
             rename keeps it), ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template), ``owner``,
-            ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``.
+            ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``,
+            ``replay_permission`` (what a user needs besides to replay such a job, as "billing.replay_charges").
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
@@ -80,6 +83,7 @@ _ALLOWED = frozenset(
     [
         *("type", "version", "aliases", "queue_name", "priority", "key", "key_scope", "key_ttl", "on_duplicate"),
         *("subject", "owner", "budget", "cleanup", "max_runtime", "retry", "useful_for", "takes_context", "atomic"),
+        "replay_permission",
     ]
 )
 
@@ -107,6 +111,7 @@ def _declare(func: Callable[..., Any], **declared: Any) -> DurableJob[..., Any]:
         retry=declared.get("retry") or RetryPolicy(),
         takes_context=takes_context,
         atomic=not takes_context if atomic is None else atomic,
+        replay_permission=_permission(job_type, declared.get("replay_permission", "")),
     )
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)
@@ -122,6 +127,10 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
+_PERMISSION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z0-9_]+")
+_PERMISSION_LIMIT = 200
+
+
 def _check_kinds(func: object, declared: dict[str, Any]) -> None:
     if not inspect.isfunction(func):
         msg = f"@job goes on a plain function, not on {func!r}."
@@ -131,6 +140,18 @@ def _check_kinds(func: object, declared: dict[str, Any]) -> None:
         if value is not None and not isinstance(value, kinds):
             msg = f"{func.__qualname__}: {option} must be {wanted}, not {value!r}."
             raise DefinitionError(msg)
+
+
+def _permission(job_type: str, value: object) -> str:
+    if value == "":
+        return ""
+    if not isinstance(value, str) or len(value) > _PERMISSION_LIMIT or not _PERMISSION.fullmatch(value):
+        msg = (
+            f"{job_type}: replay_permission must be a permission with its app, such as 'billing.replay_charges', not "
+            f"{value!r}."
+        )
+        raise DefinitionError(msg)
+    return value
 
 
 def _options(job_type: str, aliases: tuple[str, ...], declared: dict[str, Any]) -> EnqueueOptions:

@@ -41,6 +41,7 @@ class JobDefinition:
     retry: RetryPolicy
     takes_context: bool
     atomic: bool
+    replay_permission: str = ""
 
     @property
     def job_type(self) -> str:

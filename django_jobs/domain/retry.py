@@ -174,15 +174,15 @@ def after_failure(
     """Decide what follows a failed attempt.
 
     ``counters`` already count this failure; ``age`` is the time since the generation started; ``useful_left`` the time
-    until the result is worth nothing (None: never). ``extra_attempts`` is what an operator added to the unknown budget;
-    ``dead_reason`` names the dead letter of a permanent failure.
+    until the result is worth nothing (None: never). ``extra_attempts`` is what an operator added to both
+    limits of unknown errors for this generation; ``dead_reason`` names the dead letter of a permanent failure.
     """
     if error_class is ErrorClass.PERMANENT:
         return DeadLetter(dead_reason)
     if error_class is ErrorClass.UNKNOWN:
         if counters.unknown >= policy.unknown_attempts + extra_attempts:
             return DeadLetter(DeadReason.UNKNOWN_BUDGET)
-        if counters.unchanged >= policy.unchanged:
+        if counters.unchanged >= policy.unchanged + extra_attempts:
             return DeadLetter(DeadReason.UNCHANGED)
     delay = _delay(policy, counters=counters, age=age, retry_after=retry_after, random=random)
     if useful_left is not None and delay > useful_left:

@@ -14,6 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
+from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.prune import add_prune, run_prune
 from django_jobs.management.show import show_text
@@ -360,6 +361,7 @@ VERBS: tuple[Verb, ...] = (
         add_arguments=_add_doctor,
         run=_doctor,
     ),
+    *DECISION_VERBS,
     *PAUSE_VERBS,
     Verb(
         name="prune",

@@ -109,10 +109,14 @@ def _text(what: str, value: object, *, least: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """One thing that the operator has to say yes to: a box of a form, a line of the command's plan."""
+    """One thing that the operator has to say yes to: a box of a form, a line of the command's plan.
+
+    With a ``reason_code`` it is asked of those alone who give this reason.
+    """
 
     name: str
     label: str
+    reason_code: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,7 @@ class ReplayPlan:
     effects: tuple[EffectPlan, ...]
     rows: str
     rows_safe: bool
+    only_expired: bool = False  # a new time of usefulness would lift the refusal
 
     @property
     def worst(self) -> OnReplay | None:
@@ -97,23 +98,25 @@ class ReplayPlan:
 def plan_replay(history: JobHistory) -> ReplayPlan:
     """Say what a replay of this job would do now; changes nothing."""
     rows, rows_safe = _rows(history)
+    refused, only_expired = _refused(history)
     return ReplayPlan(
-        refused=_refused(history),
+        refused=refused,
+        only_expired=only_expired,
         effects=tuple(plan_effect(item, history) for item in (*history.effects, *history.adopted)),
         rows=rows,
         rows_safe=rows_safe,
     )
 
 
-def _refused(history: JobHistory) -> str:
+def _refused(history: JobHistory) -> tuple[str, bool]:
     job = history.job
     if job.state != JobState.DEAD_LETTERED:
-        return f"Only a dead letter can be replayed; this job is {job.state}."
+        return f"Only a dead letter can be replayed; this job is {job.state}.", False
     if job.resolution is not None:
-        return f"The dead letter was {job.resolution}; that decision stands."
+        return f"The dead letter was {job.resolution}; that decision stands.", False
     if job.useful_until is not None and job.useful_until <= history.read_at:
-        return f"It was useful until {instant(job.useful_until)} only; a replay must give a new time."
-    return ""
+        return f"It was useful until {instant(job.useful_until)} only; a replay must give a new time.", True
+    return "", False
 
 
 def _rows(history: JobHistory) -> tuple[str, bool]:

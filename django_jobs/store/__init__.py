@@ -5,6 +5,7 @@ This room holds one function per transition, each of which runs one guarded stat
 """
 
 from django_jobs.store.claims import Claimed, ClaimRequest, KnownType, claim
+from django_jobs.store.decisions import discard, replay, run_now
 from django_jobs.store.endings import Failure, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.leases import Held, note_refusal, refused, renew
 from django_jobs.store.losses import Abandoned, Loss, Page, abandoned, count_held, held_by, rescue
@@ -26,6 +27,7 @@ __all__ = [
     "count_held",
     "dead_letter",
     "defer",
+    "discard",
     "enqueue",
     "enqueue_many",
     "expire",
@@ -39,7 +41,9 @@ __all__ = [
     "refused",
     "release",
     "renew",
+    "replay",
     "rescue",
+    "run_now",
     "snooze",
     "succeed",
 ]

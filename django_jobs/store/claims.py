@@ -92,6 +92,7 @@ class Claimed:
     waiting_since: datetime | None
     error_fingerprint: str
     counters: Counters
+    extra_attempts: int
     isolation: str
     alone: Alone
     claimed_at: datetime
@@ -255,7 +256,7 @@ def _claimed(row: Row, request: ClaimRequest, using: str) -> Claimed:
     same = (
         "attempt_id job_type payload_version payload_fingerprint arguments queue_name priority tenant subject owner "
         "correlation_id traceparent generation generation_started_at useful_until waiting_since error_fingerprint "
-        "isolation claimed_at lease_expires_at"
+        "isolation extra_attempts claimed_at lease_expires_at"
     )
     return Claimed(
         job_id=row["id"],

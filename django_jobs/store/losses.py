@@ -34,6 +34,7 @@ class Abandoned:
     worker_name: str
     alone: Alone
     counters: Counters
+    extra_attempts: int
     age: timedelta
     useful_left: timedelta | None
     cause: LossCause
@@ -146,6 +147,7 @@ def _abandoned(
         worker_name=attempt.worker_name if attempt else "",
         alone=Alone(attempt.alone) if attempt else Alone.NO,
         counters=counters_of_job(job),
+        extra_attempts=job.extra_attempts,
         age=now - job.generation_started_at,
         useful_left=None if job.useful_until is None else job.useful_until - now,
         cause=cause,

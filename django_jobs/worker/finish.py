@@ -178,6 +178,7 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
         age=attempt.age,
         retry_after=verdict.retry_after,
         useful_left=attempt.useful_left,
+        extra_attempts=attempt.claimed.extra_attempts,
         dead_reason=verdict.dead_reason,
     )
     failure = Failure(error=record, error_class=verdict.error_class, counters=counters)

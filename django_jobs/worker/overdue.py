@@ -55,6 +55,7 @@ def _fail(item: Abandoned) -> None:
         age=item.age,
         retry_after=None,
         useful_left=item.useful_left,
+        extra_attempts=item.extra_attempts,
     )
     failure = Failure(error=record, error_class=ErrorClass.UNKNOWN, counters=counters)
     with bounded(item.using, PATIENCE):

@@ -42,6 +42,7 @@ JOB = {
     "useful_for": "After this time the job is worth nothing: it is dead-lettered instead of started or tried again.",
     "takes_context": "The first parameter is `context`: effects, `complete()`, `step()`, `progress()`.",
     "atomic": "The handler runs in one transaction with its success. `False`: for handlers that run long.",
+    "replay_permission": "A permission, with its app, that a user needs besides to replay such a job.",
 }
 USING = {
     "database": "Alias of the database that stores the job.",

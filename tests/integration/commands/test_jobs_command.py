@@ -19,7 +19,8 @@ from django_jobs import clock
 from django_jobs.management.verbs import VERBS
 from django_jobs.models import Attempt, IdempotencyKey, Job, JobPayload, PrunedStretch, Worker
 from django_jobs.operate.verify import invariants
-from tests.integration.operate.stories import Story, healthy
+from tests.integration.operate.healthy import healthy
+from tests.integration.operate.stories import Story
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -288,7 +289,8 @@ def test_verify_prints_the_ids_and_fails() -> None:
     assert f"       job {stories[0].job.pk}" in text
     assert text.count("       job ") == 20
     assert "       and 2 more; --json prints all" in text
-    assert "39 of 40 invariants hold" in text
+    many = len(invariants())
+    assert f"{many - 1} of {many} invariants hold" in text
 
 
 @pytest.mark.django_db
@@ -353,6 +355,7 @@ def test_unknown_database_is_a_usage_error(verb: str) -> None:
     wanted = {
         "show": (uuid.uuid4(),),
         "explain": (uuid.uuid4(),),
+        **dict.fromkeys(("replay", "discard", "run-now", "expire-lease"), (uuid.uuid4(),)),
         "resume": pause,
         "pause": (*pause, "--reason", "why"),
     }

@@ -6,7 +6,9 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from django_jobs.models import Attempt
+from django.db import models
+
+from django_jobs.models import Attempt, OperatorAction
 from tests.integration.operate.corruptions import Corruption, corrupts, set_job, set_last, unguard
 from tests.integration.operate.stories import Story
 
@@ -162,6 +164,62 @@ def attempt_after_a_permanent_failure() -> set[Any]:
     story = Story().claim().fail().claim().fail(dead="unknown_budget")
     Attempt.objects.filter(number=1).update(error_class="permanent")
     return set_job(story, unknown_count=1)
+
+
+@corrupts("J8")
+def attempt_after_a_permanent_failure_of_an_earlier_generation() -> set[Any]:
+    story = Story().claim().fail().claim().fail(dead="unknown_budget").replay().claim().succeed()
+    Attempt.objects.filter(number=1).update(error_class="permanent")
+    return {story.job.pk}
+
+
+def _replayed() -> Story:
+    return Story().claim().fail(error_class="permanent", dead="permanent").replay()
+
+
+def _forged(action: str, **columns: Any) -> None:
+    """Change columns of the audit past the model that refuses it, and past all constraints."""
+    unguard(OperatorAction)
+    changed = models.QuerySet(OperatorAction).filter(action=action).update(**columns)
+    assert changed == 1
+
+
+@corrupts("J6")
+def generation_that_nobody_decided() -> set[Any]:
+    return set_job(Story(), generation=2)
+
+
+@corrupts("J6")
+def replay_that_left_no_generation() -> set[Any]:
+    return set_job(_replayed(), generation=1)
+
+
+@corrupts("J6")
+def two_replays_of_one_generation() -> set[Any]:
+    story = _replayed().claim().fail(error_class="permanent", dead="permanent").replay()
+    unguard(OperatorAction)
+    models.QuerySet(OperatorAction).filter(from_generation=2).update(from_generation=1)
+    return {story.job.pk}
+
+
+@corrupts("J6")
+def replay_that_was_not_acknowledged() -> set[Any]:
+    story = _replayed()
+    _forged("replay", given_digest="")
+    return {story.job.pk}
+
+
+@corrupts("J6")
+def replay_of_another_plan() -> set[Any]:
+    story = _replayed()
+    _forged("replay", given_digest="v1:b")
+    return {story.job.pk}
+
+
+@corrupts("J12")
+def discard_that_nobody_decided() -> set[Any]:
+    story = Story().claim().fail(dead="age")
+    return set_job(story, resolution="discarded", finished_at=story.now)
 
 
 @corrupts("J9")

@@ -33,7 +33,8 @@ from django_jobs.store import prune as store_prune
 from django_jobs.store.keys import key_holder
 from tests.databases import Server
 from tests.factories import WorkerFactory
-from tests.integration.operate.stories import Story, healthy, later
+from tests.integration.operate.healthy import healthy
+from tests.integration.operate.stories import Story, later
 
 CANARY = "canary-4111111111111111"
 TABLES: tuple[type[models.Model], ...] = (

@@ -16,7 +16,8 @@ from django_jobs.operate import verify as module
 from django_jobs.operate.verify import Report, invariants, verify
 from tests.integration.operate import corrupt_effects, corrupt_jobs, corrupt_keys, corrupt_pruning
 from tests.integration.operate.corruptions import CORRUPTIONS, Corruption
-from tests.integration.operate.stories import Story, healthy
+from tests.integration.operate.healthy import healthy
+from tests.integration.operate.stories import Story
 
 REGISTERED = (corrupt_jobs, corrupt_keys, corrupt_effects, corrupt_pruning)  # importing them fills CORRUPTIONS
 

@@ -28,6 +28,10 @@ def _enqueue(proof: Proof) -> bool:
     return store.enqueue(new_job(key="order:1", key_scope="/tests.work"), using="default") is not None
 
 
+def _revision(proof: Proof) -> int:
+    return Job.objects.get(pk=proof.job_id).revision
+
+
 def _raising(call: Callable[[], object]) -> bool:
     try:
         call()
@@ -57,6 +61,9 @@ ACTIONS: dict[str, Callable[[Proof], bool]] = {
     ),
     "release": lambda proof: store.release(proof, message="stopping"),
     "rescue": lambda proof: store.rescue(proof, loss=loss()),
+    "replay": lambda proof: store.replay(proof.job_id, revision=_revision(proof), using="default") is not None,
+    "discard": lambda proof: store.discard(proof.job_id, revision=_revision(proof), using="default") is not None,
+    "run_now": lambda proof: store.run_now(proof.job_id, revision=_revision(proof), using="default"),
 }
 
 

@@ -1,0 +1,63 @@
+"""The verbs that decide about one job: replay, discard, run-now and expire-lease."""
+
+from __future__ import annotations
+
+from django.core.management.base import CommandParser
+
+from django_jobs.management.deciding import add_job, decide, job_of, start_of, usage
+from django_jobs.management.verb import Options, Verb, Write
+from django_jobs.operate.discard import Discard
+from django_jobs.operate.listing import parse_span
+from django_jobs.operate.replay import Replay
+
+
+def _add_replay(parser: CommandParser) -> None:
+    add_job(parser)
+    add_start(parser)
+
+
+def add_start(parser: CommandParser) -> None:
+    """Offer what a replay may add: attempts, a later start, a new time of usefulness."""
+    parser.add_argument(
+        "--extra-attempts", type=int, default=0, metavar="N", help="So many unknown errors more than the policy allows."
+    )
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument("--run-after", metavar="TIME", help="Not before: 2026-11-29T18:00 (UTC unless it says so).")
+    start.add_argument("--in", dest="span", metavar="SPAN", help="After how long: 30m, 2h, 7d.")
+    parser.add_argument(
+        "--useful-for", metavar="SPAN", help="From its start, how long the result is useful: 30m, 2h, 7d."
+    )
+
+
+def _replay(options: Options, write: Write) -> int:
+    job = job_of(options)
+    decision = usage(
+        lambda: Replay(
+            job.pk,
+            using=options["database"],
+            extra_attempts=options["extra_attempts"],
+            run_after=start_of(options),
+            useful_for=parse_span(options["useful_for"]) if options["useful_for"] else None,
+        )
+    )
+    return decide(decision, options, write)
+
+
+def _discard(options: Options, write: Write) -> int:
+    return decide(Discard(job_of(options).pk, using=options["database"]), options, write)
+
+
+DECISION_VERBS: tuple[Verb, ...] = (
+    Verb(
+        name="replay",
+        help="Run a dead letter again as the same job; prints the plan, acts with --ack.",
+        add_arguments=_add_replay,
+        run=_replay,
+    ),
+    Verb(
+        name="discard",
+        help="Settle a dead letter for good: nothing of it runs again; prints the plan, acts with --ack.",
+        add_arguments=add_job,
+        run=_discard,
+    ),
+)
