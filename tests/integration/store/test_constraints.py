@@ -21,6 +21,7 @@ from tests.factories import (
     SendFactory,
     SideEffectFactory,
 )
+from tests.integration.store import impossible_events
 
 Write = Callable[[], object]
 
@@ -82,6 +83,7 @@ CHECKS: list[tuple[str, str, Write]] = [
         "second installation",
         lambda: Installation.objects.create(id=2, namespace="other", created_at=clock.now()),
     ),
+    *impossible_events.CHECKS,
 ]
 
 
@@ -141,6 +143,7 @@ UNIQUE: list[tuple[str, Write]] = [
     ("adoption_once", _twice_an_adoption),
     ("stake_once", _twice_a_stake),
     ("pause_once", _twice_a_pause),
+    *impossible_events.UNIQUE,
 ]
 
 
