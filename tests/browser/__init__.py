@@ -1,0 +1,1 @@
+"""Pages in a real browser. Marker ``browser``: needs Chromium, which the system brings."""
