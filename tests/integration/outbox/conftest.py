@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import transaction
+from django.test import override_settings
 
-from django_jobs import event_type, publish, subscribe
+from django_jobs import clock, event_type, publish, subscribe
 from django_jobs.define.definition import DurableJob
 from django_jobs.define.events import forget_event_type
 from django_jobs.define.registry import unregister
@@ -16,8 +20,13 @@ from django_jobs.domain.ids import uuid7
 from django_jobs.outbox.destinations import routes
 from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.store.subscriptions import sync
+from tests.integration.worker.conftest import declare  # noqa: F401  a fixture
+from tests.publishers import RECORDING, Desk, desks
 
 PAID = "tests.order.paid"
+
+CRM = "crm"
+SETTINGS = {"DESTINATIONS": {CRM: {"PUBLISHER": RECORDING, "EVENTS": [f"{PAID}:1"], "DESK": CRM}}}
 
 Subscribe = Callable[..., DurableJob[..., Any]]
 
@@ -44,6 +53,42 @@ def subscriber(paid: str) -> Iterator[Subscribe]:
     yield subscribed
     for name in made:
         unregister(name)
+
+
+@pytest.fixture
+def crm(paid: str, transactional_db: None) -> Iterator[Desk]:
+    """A destination that keeps what it gets, routed."""
+    desks.pop(CRM, None)
+    with override_settings(DJANGO_JOBS={**settings.DJANGO_JOBS, **SETTINGS}):
+        sync(routes(), using="default")
+        yield desks[CRM]
+
+
+@pytest.fixture
+def clockwork() -> Iterator[Clockwork]:
+    """A clock that stands still until it is set forward."""
+    hand = Clockwork()
+    with clock.override(lambda: hand.now):
+        yield hand
+
+
+class Clockwork:
+    """The time of a test."""
+
+    def __init__(self) -> None:
+        self.now = clock.now()
+
+    def forward(self, **by: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(**by)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Do what the block does in a transaction that is rolled back."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 def published(order_id: int = 7, **options: Any) -> Any:
