@@ -123,7 +123,7 @@ class JobsSettings:
     )
     event_max_bytes: int = _doc(64 * 1024, "Largest canonical data of an event in bytes; above it, give a dataref.")
     delivery_timeout: timedelta = _seconds(
-        30, "The longest one batch of deliveries may take; after 10 s more its dispatcher is taken for gone."
+        30, "The longest one batch of deliveries may take; a third of it later its dispatcher is taken for gone."
     )
     delivery_attempts: int = _doc(
         5, "So many refusals of one event by a destination make a dead delivery; outages do not count."

@@ -39,7 +39,7 @@ from django_jobs.store.subscriptions import announce
 logger = logging.getLogger("django_jobs.outbox")
 
 BATCH = 100  # deliveries of one destination that are claimed at once
-MARGIN = timedelta(seconds=10)  # of a lease beyond the time that a publisher has
+SHORTEST_MARGIN = timedelta(seconds=2)  # of a lease beyond the time that a publisher has; at least a third of it
 SWEEP_EVERY = 5.0  # seconds between two walks over the ordering keys
 SWEEP_KEYS = 500  # ordering keys of one step of a walk
 SWEEP_SLICE = 0.05  # seconds that a walk may take before something else is done
@@ -116,7 +116,7 @@ class Dispatcher:
 
     def _serve(self, outlook: Outlook) -> bool:
         """Deliver to one destination; returns whether something was claimed."""
-        name, lease = outlook.destination, get_settings().delivery_timeout + MARGIN
+        name, lease = outlook.destination, get_settings().delivery_timeout + _margin()
         if is_local(name) and subscriber_of(name) is None:
             return False
         room = BATCH
@@ -149,7 +149,7 @@ class Dispatcher:
         if is_local(outlook.destination):
             self._deliver_here(batch)
             return False
-        late = clock.boot_seconds() - asked_at > MARGIN.total_seconds() / 2
+        late = clock.boot_seconds() - asked_at > _margin().total_seconds() / 2
         if late or self.stopping():
             self._release(batch)  # a publisher that began now could still be at it when the lease is over
             return False
@@ -261,6 +261,10 @@ class Dispatcher:
         if not any(self._sweep_after.get(name) for name in ordered):
             self._swept_at = now
         return promoted
+
+
+def _margin() -> timedelta:
+    return max(SHORTEST_MARGIN, get_settings().delivery_timeout / 3)
 
 
 def _tell_of_dead(item: Settlement) -> None:
