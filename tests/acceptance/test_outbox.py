@@ -16,6 +16,7 @@ from django.test import override_settings
 
 from django_jobs import publish
 from django_jobs.models import Delivery, DeliveryAttempt, Job, OutboxEvent
+from django_jobs.operate.verify import verify
 from django_jobs.outbox.destinations import routes
 from django_jobs.store.subscriptions import sync
 from tests.acceptance.conftest import MakeWorker
@@ -70,6 +71,7 @@ def is_all_delivered() -> bool:
 
 def check_history(lines: Lines) -> None:
     """Everything arrived; what arrived more than once has as many attempts on record; each key is in order."""
+    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
     events = {str(pk) for pk in OutboxEvent.objects.values_list("pk", flat=True)}
     assert {line["event"] for line in lines} == events
     attempts = Counter(map(str, DeliveryAttempt.objects.values_list("delivery_id", flat=True)))
