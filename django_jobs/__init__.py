@@ -10,24 +10,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_jobs.define.decorators import job
+    from django_jobs.define.events import event_type
+    from django_jobs.define.subscribe import subscribe
+    from django_jobs.domain.events import Event
     from django_jobs.domain.providers import Confirmed, Rejected, Unknown
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.outcome import EnqueueResult
+    from django_jobs.outbox.emit import publish
     from django_jobs.worker.context import JobContext
 
 _PLACES = {
     "Confirmed": "django_jobs.domain.providers",
+    "Event": "django_jobs.domain.events",
     "EnqueueResult": "django_jobs.enqueue.outcome",
     "JobContext": "django_jobs.worker.context",
     "Rejected": "django_jobs.domain.providers",
     "RetryPolicy": "django_jobs.domain.retry",
     "Unknown": "django_jobs.domain.providers",
     "effect": "django_jobs.effects.adapter",
+    "event_type": "django_jobs.define.events",
     "job": "django_jobs.define.decorators",
+    "publish": "django_jobs.outbox.emit",
+    "subscribe": "django_jobs.define.subscribe",
 }
 
-__all__ = ["Confirmed", "EnqueueResult", "JobContext", "Rejected", "RetryPolicy", "Unknown", "effect", "job"]
+__all__ = [
+    "Confirmed",
+    "EnqueueResult",
+    "Event",
+    "JobContext",
+    "Rejected",
+    "RetryPolicy",
+    "Unknown",
+    "effect",
+    "event_type",
+    "job",
+    "publish",
+    "subscribe",
+]
 
 
 def __getattr__(name: str) -> Any:
