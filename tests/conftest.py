@@ -16,11 +16,11 @@ from coverage import Coverage
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
-from django_jobs.worker.patience import stopping
 from tests.clusters import Binaries, Cluster, find_binaries
 from tests.databases import VENDORS, Server, Servers, point_default_at, quick_folder
 from tests.plugin import NO_POSTGRES, POSTGRES, left_out
 from tests.poolers import NO_PGBOUNCER, Pooler, find_pgbouncer
+from tests.process import kept
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,10 +60,10 @@ def _skipped(vendor: str) -> object:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_stops() -> Iterator[None]:
-    """Take back that a child of this process ended: with it, nobody waits for a database any more."""
-    yield
-    stopping.clear()
+def _same_process_for_all() -> Iterator[None]:
+    """Take back what the test changed in the package's memory: a clock, a declared handler, that the process stops."""
+    with kept():
+        yield
 
 
 @pytest.fixture(scope="session")
