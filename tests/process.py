@@ -14,9 +14,10 @@ from typing import Any
 from django.db import connections
 
 from django_jobs import clock, telemetry
-from django_jobs.define import registry
+from django_jobs.define import events, registry
 from django_jobs.effects import adapter
 from django_jobs.enqueue import backpressure
+from django_jobs.outbox import wake
 from django_jobs.store import notify, statements
 from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
@@ -25,7 +26,13 @@ from django_jobs.worker.watch import watch
 
 Restore = Callable[[], None]
 
-CONTAINERS: tuple[Any, ...] = (telemetry._receivers, telemetry._failed, telemetry.counts, notify._notified)
+CONTAINERS: tuple[Any, ...] = (
+    telemetry._receivers,
+    telemetry._failed,
+    telemetry.counts,
+    notify._notified,
+    wake._listening,
+)
 ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (clock, "_source"),
     (statements, "_prepare"),
@@ -62,6 +69,7 @@ def kept() -> Iterator[None]:
             stack.callback(setattr, owner, name, copy.copy(getattr(owner, name)))
         for declared in (registry._jobs, adapter._declared):
             stack.callback(_forget_declared, declared, set(declared), frozenset(sys.modules))
+        stack.callback(_forget_event_types, set(events._types), frozenset(sys.modules))
         for alias, settings in connections.settings.items():
             stack.callback(_put_back, alias, copy.deepcopy(settings))
         if not stopping.is_set():
@@ -80,6 +88,13 @@ def _forget_declared(declared: dict[str, Any], before: set[str], modules: frozen
     for name in set(declared) - before:
         if _module_of(declared[name]) in modules:
             del declared[name]
+
+
+def _forget_event_types(before: set[tuple[str, int]], modules: frozenset[str]) -> None:
+    """Forget what a test declared, unless a module was imported meanwhile that may have declared it."""
+    if not any(name.endswith(".events") for name in set(sys.modules) - modules):
+        for key in set(events._types) - before:
+            del events._types[key]
 
 
 def _module_of(item: Any) -> str:

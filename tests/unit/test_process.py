@@ -49,6 +49,11 @@ MOVES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "outage": (lambda: outage.failed(ValueError("no")), lambda: outage._since),
     "a process that stops": (stopping.set, stopping.is_set),
     "a process in a hurry": (watch.hurry, lambda: watch._hurried),
+    "listeners": (lambda: process.wake._listening.append(lambda: None), lambda: list(process.wake._listening)),
+    "event types": (
+        lambda: process.events.event_type("tests.left", fields={"n": int}),
+        lambda: set(process.events._types),
+    ),
     "handlers": (declare, lambda: set(registry._jobs)),
     "kept connections": (lambda: keep_connections("default"), lambda: repr(connections.settings["default"])),
 }
@@ -72,7 +77,7 @@ def test_memory_of_the_process_is_known() -> None:
     """Whatever else a module keeps for its process is put back too, or said to be harmless (see tests/process.py)."""
     found = {f"{_module(source)}.{name}" for source in sources() for name in _kept_by(source.tree)}
     objects = {id(item) for item in process.CONTAINERS} | {id(owner) for owner, _ in process.ATTRIBUTES}
-    objects |= {id(registry._jobs), id(process.adapter._declared), id(stopping)}
+    objects |= {id(process.events._types), id(registry._jobs), id(process.adapter._declared), id(stopping)}
     put_back = {name for name in found if id(_value(name)) in objects}
 
     assert sorted(found - put_back - process.HARMLESS) == []
