@@ -14,25 +14,47 @@ if TYPE_CHECKING:
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.outcome import EnqueueResult
+    from django_jobs.outbox import inbox
+    from django_jobs.outbox.inbox import Received, receive
+    from django_jobs.outbox.signing import verify_webhook
     from django_jobs.worker.context import JobContext
 
 _PLACES = {
     "Confirmed": "django_jobs.domain.providers",
     "EnqueueResult": "django_jobs.enqueue.outcome",
     "JobContext": "django_jobs.worker.context",
+    "Received": "django_jobs.outbox.inbox",
     "Rejected": "django_jobs.domain.providers",
     "RetryPolicy": "django_jobs.domain.retry",
     "Unknown": "django_jobs.domain.providers",
     "effect": "django_jobs.effects.adapter",
+    "inbox": "django_jobs.outbox.inbox",
     "job": "django_jobs.define.decorators",
+    "receive": "django_jobs.outbox.inbox",
+    "verify_webhook": "django_jobs.outbox.signing",
 }
+_MODULES = {"inbox"}  # names that stand for a whole module
 
-__all__ = ["Confirmed", "EnqueueResult", "JobContext", "Rejected", "RetryPolicy", "Unknown", "effect", "job"]
+__all__ = [
+    "Confirmed",
+    "EnqueueResult",
+    "JobContext",
+    "Received",
+    "Rejected",
+    "RetryPolicy",
+    "Unknown",
+    "effect",
+    "inbox",
+    "job",
+    "receive",
+    "verify_webhook",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
-        return getattr(importlib.import_module(_PLACES[name]), name)
+        module = importlib.import_module(_PLACES[name])
+        return module if name in _MODULES else getattr(module, name)
     msg = f"module 'django_jobs' has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -14,11 +14,17 @@ from django.db import connection, connections
 from django_jobs.models import Attempt, Job, JobPayload, Send, SideEffect
 from django_jobs.operate import verify as module
 from django_jobs.operate.verify import Report, invariants, verify
-from tests.integration.operate import corrupt_effects, corrupt_jobs, corrupt_keys, corrupt_pruning
+from tests.integration.operate import corrupt_effects, corrupt_inbox, corrupt_jobs, corrupt_keys, corrupt_pruning
 from tests.integration.operate.corruptions import CORRUPTIONS, Corruption
 from tests.integration.operate.stories import Story, healthy
 
-REGISTERED = (corrupt_jobs, corrupt_keys, corrupt_effects, corrupt_pruning)  # importing them fills CORRUPTIONS
+REGISTERED = (
+    corrupt_jobs,
+    corrupt_keys,
+    corrupt_effects,
+    corrupt_inbox,
+    corrupt_pruning,
+)  # importing them fills CORRUPTIONS
 
 
 def found(report: Report) -> dict[str, set[str]]:
