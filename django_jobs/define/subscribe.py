@@ -16,7 +16,7 @@ LOCAL = "local:"
 _ALLOWED = frozenset(
     [
         *("type", "aliases", "queue_name", "priority", "key_ttl", "owner", "budget", "cleanup", "max_runtime", "retry"),
-        *("useful_for", "atomic"),
+        *("useful_for", "atomic", "replay_permission"),
     ]
 )
 
@@ -34,7 +34,8 @@ def subscribe(
         version: Of the event type.
         **declared: As for ``@job``: ``type`` (default: app label and function name), ``aliases``, ``queue_name``,
             ``priority``, ``owner``, ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``key_ttl``
-            (how long the event's id answers as a duplicate), ``atomic``. The key is the event's id.
+            (how long the event's id answers as a duplicate), ``atomic``, ``replay_permission``. The key is the event's
+            id.
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.

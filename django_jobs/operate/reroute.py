@@ -86,7 +86,7 @@ class Reroute(Decision):
         many = 0
         for event in list(self._events()):
             many += len(send_again(event, destinations, using=self.using))
-        return f"{many} deliveries were made, to {', '.join(destinations)}.", {"deliveries": many}
+        return f"Made {many} deliver{'y' if many == 1 else 'ies'}, to {', '.join(destinations)}.", {"deliveries": many}
 
 
 _LATE = Acknowledgement(
