@@ -497,3 +497,18 @@ def test_delays_of_an_operation_are_stored_with_its_effect(time: MovableClock) -
     stored = json.loads(effect_row().retry_policy)
     assert stored["base"] == "P0DT00H00M03.000000S"
     assert "permanent" not in stored
+
+
+def test_second_confirmation_keeps_the_first_receipt(time: MovableClock) -> None:
+    """Two requests that both were applied, as with a key that expired: both are kept, the receipt is the first one's."""
+    provider = askable(Crash(), Confirmed("ch_2"), found=[Verdict.NOT_FOUND])
+    first = running()
+    with pytest.raises(Crash):
+        act(first, provider)
+    time.advance(seconds=36)
+    act(again(first), provider)
+
+    store.record(first, Send.objects.get(number=1).pk, Confirmed("ch_1"))
+
+    assert outcomes() == ["confirmed", "confirmed"]
+    assert effect_row().provider_ref == "ch_2"
