@@ -74,10 +74,10 @@ class Operator:
     user: User | None = None
 
     def __post_init__(self) -> None:
-        _text("operator", self.actor, least=1, most=150)
-        _text("owner", self.owner, least=1, most=NAME_LIMIT)
-        _text("reason", self.reason, least=REASON_MIN, most=REASON_LIMIT)
-        _text("ticket", self.ticket, least=0, most=NAME_LIMIT)
+        check_text("operator", self.actor, least=1, most=150)
+        check_text("owner", self.owner, least=1, most=NAME_LIMIT)
+        check_text("reason", self.reason, least=REASON_MIN, most=REASON_LIMIT)
+        check_text("ticket", self.ticket, least=0, most=NAME_LIMIT)
         if self.reason_code not in REASON_CODES:
             msg = f"The reason code must be one of {', '.join(REASON_CODES)}, not {self.reason_code!r}."
             raise OperatorError(msg)
@@ -93,7 +93,12 @@ class Operator:
             raise PermissionDenied(msg)
 
 
-def _text(what: str, value: object, *, least: int, most: int) -> None:
+def check_text(what: str, value: object, *, least: int, most: int) -> None:
+    """Refuse a text of an operator that is missing, too long, or that no database stores.
+
+    Raises:
+        OperatorError: The message says which text, and why.
+    """
     if not isinstance(value, str) or len(value.strip()) < least:
         msg = f"The {what} needs at least {least} sign{'s' if least > 1 else ''}; got {value!r}."
         raise OperatorError(msg)

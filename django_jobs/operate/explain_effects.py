@@ -53,7 +53,12 @@ def _state(effect: SideEffect) -> str:
 def _ended(effect: SideEffect) -> str:
     if effect.resolved_at is None:
         return ""
-    how = {"send": "by the provider's answer", "reconciliation": "by asking the provider", "policy": "by policy"}
+    how = {
+        "send": "by the provider's answer",
+        "reconciliation": "by asking the provider",
+        "policy": "by policy",
+        "operator": "by an operator",
+    }
     by = how.get(effect.resolved_by, f"by {effect.resolved_by}")
     return f", known since {instant(effect.resolved_at)} {by}{_reference(effect)}"
 

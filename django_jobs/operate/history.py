@@ -16,6 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.redaction import DEFAULT_NAMES, MASK, Redactor
 from django_jobs.models import (
     Attempt,
+    CancelRequest,
     DuplicateEnqueue,
     EffectAdoption,
     IdempotencyKey,
@@ -26,6 +27,7 @@ from django_jobs.models import (
     Send,
     SideEffect,
 )
+from django_jobs.operate.cancel_requests import fates
 from django_jobs.operate.wording import duration, instant
 from django_jobs.store.times import read_now
 
@@ -54,6 +56,7 @@ class JobHistory:
     adopted: tuple[EffectHistory, ...]
     steps: tuple[JobStep, ...]
     duplicates: tuple[DuplicateEnqueue, ...]
+    cancel_requests: tuple[CancelRequest, ...]
 
     @property
     def content_removed(self) -> str:
@@ -83,6 +86,7 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         adopted=_with_rows(effects.filter(pk__in=list(taken)), using),
         steps=tuple(JobStep.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         duplicates=tuple(DuplicateEnqueue.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
+        cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
     )
 
 
@@ -103,6 +107,11 @@ def _with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory
         )
         for effect in found
     )
+
+
+def effect_history(effect: SideEffect, *, using: str) -> EffectHistory:
+    """Read the rows of one effect."""
+    return _with_rows([effect], using)[0]
 
 
 def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:
@@ -162,6 +171,9 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
         "adopted": effects(history.adopted),
         "steps": rows(history.steps),
         "duplicates": rows(history.duplicates),
+        "cancel_requests": [
+            {**row_as_dict(told.request, mask), "fate": told.fate.value, "told": told.text} for told in fates(history)
+        ],
     }
 
 
