@@ -99,7 +99,7 @@ def _place(invariant: Invariant) -> tuple[int, int]:
     if found is None:
         msg = f"The invariant {invariant.name!r} needs a name of capital letters and a number, for example J1."
         raise ValueError(msg)
-    return "JAPKESOR".index(found[1]), int(found[2])
+    return "JAPKESONR".index(found[1]), int(found[2])
 
 
 def verify(*, using: str) -> Report:

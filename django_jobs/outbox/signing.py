@@ -59,7 +59,9 @@ def keys_of(secrets: Secrets) -> tuple[bytes, ...]:
 def _key(secret: object, place: int) -> bytes:
     if isinstance(secret, str):
         if not secret.startswith(PREFIX):
-            msg = f"Webhook secret {place} does not begin with {PREFIX!r}; give the bytes of the key if it has no prefix."
+            msg = (
+                f"Webhook secret {place} does not begin with {PREFIX!r}; give the bytes of the key if it has no prefix."
+            )
             raise DefinitionError(msg)
         try:
             secret = base64.b64decode(secret.removeprefix(PREFIX), validate=True)

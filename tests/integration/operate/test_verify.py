@@ -14,7 +14,14 @@ from django.db import connection, connections
 from django_jobs.models import Attempt, Delivery, Job, JobPayload, Send, SideEffect
 from django_jobs.operate import verify as module
 from django_jobs.operate.verify import Report, invariants, verify
-from tests.integration.operate import corrupt_effects, corrupt_events, corrupt_jobs, corrupt_keys, corrupt_pruning
+from tests.integration.operate import (
+    corrupt_effects,
+    corrupt_events,
+    corrupt_inbox,
+    corrupt_jobs,
+    corrupt_keys,
+    corrupt_pruning,
+)
 from tests.integration.operate.corruptions import CORRUPTIONS, Corruption
 from tests.integration.operate.healthy import healthy
 from tests.integration.operate.stories import Story
@@ -24,6 +31,7 @@ REGISTERED = (
     corrupt_keys,
     corrupt_effects,
     corrupt_events,
+    corrupt_inbox,
     corrupt_pruning,
 )  # importing them fills CORRUPTIONS
 

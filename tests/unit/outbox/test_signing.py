@@ -167,7 +167,9 @@ def test_new_secrets_differ_and_fit() -> None:
     assert len(keys_of(first)[0]) == 32
 
 
-@given(body=st.binary(max_size=200), key=st.binary(min_size=16, max_size=64), place=st.integers(0), bit=st.integers(0, 7))
+@given(
+    body=st.binary(max_size=200), key=st.binary(min_size=16, max_size=64), place=st.integers(0), bit=st.integers(0, 7)
+)
 def test_what_was_signed_is_accepted_and_nothing_else(body: bytes, key: bytes, place: int, bit: int) -> None:
     """Any body and key: the signature holds, and one flipped bit anywhere in the body breaks it."""
     given_headers = signed(body, secret=key)
