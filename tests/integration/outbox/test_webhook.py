@@ -290,7 +290,8 @@ def test_name_with_an_address_inside_is_refused(found: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "017700000001", "localhost", "[::1]", "[::ffff:127.0.0.1]"]
+    "host",
+    ["127.0.0.1", "127.1", "0x7f000001", "2130706433", "017700000001", "localhost", "[::1]", "[::ffff:127.0.0.1]"],
 )
 def test_this_machine_by_any_other_name_is_refused(host: str) -> None:
     """However the system spells an address, what it looks up to is what counts."""
