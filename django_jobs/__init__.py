@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.outcome import EnqueueResult
-    from django_jobs.outbox.emit import publish
     from django_jobs.outbox import inbox
+    from django_jobs.outbox.emit import publish
     from django_jobs.outbox.inbox import Received, receive
     from django_jobs.outbox.signing import verify_webhook
     from django_jobs.worker.context import JobContext
