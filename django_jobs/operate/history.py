@@ -40,6 +40,11 @@ class EffectHistory:
     sends: tuple[Send, ...]
     reconciliations: tuple[Reconciliation, ...]
     adoptions: tuple[EffectAdoption, ...]
+    content_removed_at: datetime | None = None  # of the job that caused it
+
+    def is_compared(self, adoption: EffectAdoption) -> bool:
+        """Whether what the adopter asked for was compared with what had been applied: afterwards nobody can tell."""
+        return self.content_removed_at is None or adoption.created_at < self.content_removed_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +103,16 @@ def _with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory
     sends = _by_effect(Send.objects.using(using).filter(effect_id__in=ids).order_by("number"))
     asked = _by_effect(Reconciliation.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
     adoptions = _by_effect(EffectAdoption.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
+    emptied = {effect.job_id for effect in found if not effect.request_digest and adoptions[effect.pk]}
+    jobs = Job.objects.using(using).filter(pk__in=emptied) if emptied else Job.objects.none()
+    removed = dict(jobs.values_list("pk", "content_removed_at"))
     return tuple(
         EffectHistory(
             effect=effect,
             sends=tuple(sends[effect.pk]),
             reconciliations=tuple(asked[effect.pk]),
             adoptions=tuple(adoptions[effect.pk]),
+            content_removed_at=removed.get(effect.job_id),
         )
         for effect in found
     )

@@ -258,7 +258,13 @@ def _adopt(effect: SideEffect, held: Held, now: datetime) -> None:
         id=uuid7(), effect_id=effect.pk, job_id=held.job_id, attempt_id=held.attempt_id, created_at=now
     )
     EffectAdoption.objects.using(held.using).bulk_create([row], ignore_conflicts=True)
-    telemetry.emit("effect.adopted", job_id=held.job_id, effect_id=effect.pk, owner_id=effect.job_id)
+    telemetry.emit(
+        "effect.adopted",
+        job_id=held.job_id,
+        effect_id=effect.pk,
+        owner_id=effect.job_id,
+        compared=effect.request_digest != "",  # pruning removes the digest with the content
+    )
 
 
 def rejoin(effect: SideEffect, sends: Sequence[Send], now: datetime, *, found_by: str = "") -> None:
