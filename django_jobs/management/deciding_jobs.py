@@ -7,8 +7,10 @@ from django.core.management.base import CommandParser
 from django_jobs.management.deciding import add_job, decide, job_of, start_of, usage
 from django_jobs.management.verb import Options, Verb, Write
 from django_jobs.operate.discard import Discard
+from django_jobs.operate.expire_lease import ExpireLease
 from django_jobs.operate.listing import parse_span
 from django_jobs.operate.replay import Replay
+from django_jobs.operate.run_now import RunNow
 
 
 def _add_replay(parser: CommandParser) -> None:
@@ -47,6 +49,14 @@ def _discard(options: Options, write: Write) -> int:
     return decide(Discard(job_of(options).pk, using=options["database"]), options, write)
 
 
+def _run_now(options: Options, write: Write) -> int:
+    return decide(RunNow(job_of(options).pk, using=options["database"]), options, write)
+
+
+def _expire_lease(options: Options, write: Write) -> int:
+    return decide(ExpireLease(job_of(options).pk, using=options["database"]), options, write)
+
+
 DECISION_VERBS: tuple[Verb, ...] = (
     Verb(
         name="replay",
@@ -59,5 +69,17 @@ DECISION_VERBS: tuple[Verb, ...] = (
         help="Settle a dead letter for good: nothing of it runs again; prints the plan, acts with --ack.",
         add_arguments=add_job,
         run=_discard,
+    ),
+    Verb(
+        name="run-now",
+        help="Run a job now that waits for its time; prints the plan, acts with --ack.",
+        add_arguments=add_job,
+        run=_run_now,
+    ),
+    Verb(
+        name="expire-lease",
+        help="End the wrong lease of a running job, so that it is taken back; prints the plan, acts with --ack.",
+        add_arguments=add_job,
+        run=_expire_lease,
     ),
 )
