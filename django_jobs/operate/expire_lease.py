@@ -59,7 +59,7 @@ class ExpireLease(JobDecision):
         return ""
 
     def _lines(self, job: Job) -> Iterator[str]:
-        if job.lease_expires_at is None:
+        if job.lease_expires_at is None or job.lease_owner is None:
             return
         yield f"Attempt {job.fence} holds it until {instant(job.lease_expires_at)}."
         worker = Worker.objects.using(self.using).filter(pk=job.lease_owner).first()
