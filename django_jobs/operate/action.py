@@ -36,7 +36,7 @@ REASON_MIN, REASON_LIMIT = 10, 2000
 NAME_LIMIT = 100
 PLAN_BYTES = 1024 * 1024
 BUSY_AFTER = "1s"  # how long a decision waits for a row that a worker is committing
-_LOCK_NOT_AVAILABLE = "55P03"
+_BUSY = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure: nothing was written
 
 
 class User(Protocol):
@@ -280,15 +280,18 @@ class Decision(ABC):
 def _bounded(using: str) -> Iterator[None]:
     """Open the transaction of a decision; a row that a worker holds is waited for no longer than a second."""
     connection = connections[using]
+    outermost = not connection.in_atomic_block
     try:
         with transaction.atomic(using=using):
             if connection.vendor == "postgresql":
                 with connection.cursor() as cursor:
+                    if outermost:  # a plan made under the lock must see what was committed before it
+                        cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                     cursor.execute("SELECT set_config('lock_timeout', %s, true)", [BUSY_AFTER])
             yield
     except OperationalError as error:
         state = getattr(error.__cause__, "sqlstate", "")
-        if state == _LOCK_NOT_AVAILABLE or "locked" in str(error):
+        if state in _BUSY or "locked" in str(error):
             msg = "A worker is committing this job just now; nothing was done. Try again in a moment."
             raise RowBusyError(msg) from error
         raise

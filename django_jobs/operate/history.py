@@ -87,15 +87,16 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         payload=JobPayload.objects.using(using).filter(pk=job.pk).first(),
         key=IdempotencyKey.objects.using(using).filter(pk=job.pk).first(),
         attempts=tuple(Attempt.objects.using(using).filter(job_id=job.pk).order_by("number")),
-        effects=_with_rows(effects.filter(job_id=job.pk), using),
-        adopted=_with_rows(effects.filter(pk__in=list(taken)), using),
+        effects=effects_with_rows(effects.filter(job_id=job.pk), using),
+        adopted=effects_with_rows(effects.filter(pk__in=list(taken)), using),
         steps=tuple(JobStep.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         duplicates=tuple(DuplicateEnqueue.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
     )
 
 
-def _with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory, ...]:
+def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory, ...]:
+    """Return effects with their sends, questions and adoptions, oldest first, in three queries."""
     found = sorted(effects, key=lambda effect: (effect.created_at, effect.pk))
     if not found:
         return ()
