@@ -197,11 +197,11 @@ class EffectOperation:
         if self._compensation is not None and _place(self._compensation.function) != _place(function):
             msg = f"{self.name}: compensation is declared twice; keep one."
             raise DefinitionError(msg)
-        self._compensation = compensation_of(self._declared, function, promised)
+        self._compensation = declared_compensation(self._declared, function, promised)
         return self._compensation
 
 
-def compensation_of(
+def declared_compensation(
     original: Operation, function: Callable[..., Outcome], promised: Mapping[str, Any]
 ) -> EffectOperation:
     """Return the operation that takes ``original`` back.

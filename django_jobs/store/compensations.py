@@ -90,21 +90,6 @@ def taking_back(effect: SideEffect, *, using: str) -> EffectState | None:
     return EffectState(state) if state else None
 
 
-def void_for(job_id: uuid.UUID, *, using: str) -> bool:
-    """Close the compensation of a job that was discarded or cancelled, so that another one may be asked for.
-
-    Call it in the transaction of the discard or cancel, which holds the job. Does nothing for any other job.
-
-    Returns:
-        Whether the job was a compensation that was open.
-    """
-    closed = Compensation.objects.using(using).filter(job_id=job_id, outcome=_OPEN)
-    if not closed.update(outcome=_VOID, closed_at=read_now(using)):
-        return False
-    telemetry.emit("compensation.void", job_id=job_id)
-    return True
-
-
 def succeed_for(job_id: uuid.UUID, *, using: str) -> bool:
     """Close the compensation of a job in its completion; settle the original if this was the last one it needed.
 
