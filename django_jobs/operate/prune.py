@@ -1,8 +1,8 @@
 """Taking away what is old: the content of finished jobs first, then their rows, then keys that have expired.
 
 Never taken, whatever the settings say: a job that is not finished (a dead letter without a resolution included), an
-effect whose outcome is open or waits for a human, a key that still answers, an effect that another job relies on or that
-is being taken back, a job that took back what is still there, and a send whose key the provider may still remember.
+effect whose outcome is open or waits for a human, a key that still answers, an effect that another job relies on or
+that is being taken back, a job that took back what is still there, and a send whose key a provider may remember.
 """
 
 from __future__ import annotations
