@@ -149,6 +149,8 @@ class EffectOperation:
             msg = f"{self.name}: reconcile is declared twice; keep one."
             raise DefinitionError(msg)
         _check_function(function, f"{self.name}.reconcile")
+        if self._declared.compensates:
+            _check_second(function, f"{self.name}.reconcile")
         ours, theirs = _request_names(self.function), _request_names(function)
         if ours is not None and theirs is not None and ours != theirs:
             msg = (
@@ -240,11 +242,14 @@ def declared_compensation(
     return EffectOperation(function, checked(operation))
 
 
-def _check_receipt(original: Operation, function: Callable[..., Any], name: str) -> None:
-    parameters = list(inspect.signature(function).parameters)
-    if parameters[1:2] != [RECEIPT]:
+def _check_second(function: Callable[..., Any], name: str) -> None:
+    if list(inspect.signature(function).parameters)[1:2] != [RECEIPT]:
         msg = f"{name}: the second parameter must be named {RECEIPT!r}; it is what the provider confirmed."
         raise DefinitionError(msg)
+
+
+def _check_receipt(original: Operation, function: Callable[..., Any], name: str) -> None:
+    _check_second(function, name)
     ours, theirs = _request_names(original.send), _request_names(function)
     if RECEIPT in (ours or ()):
         msg = f"{name}: the operation itself has a parameter {RECEIPT!r}; rename that one."
