@@ -27,6 +27,12 @@ def take_back(context: JobContext, effect_id: uuid.UUID, *, by_hand: bool) -> No
         receipt = context.effect(
             COMPENSATION_EFFECT, taking_back.operation, key=taken_back_key(effect_id), **taking_back.request
         )
+        if receipt.abandoned:
+            msg = (
+                f"Whether effect {effect_id} was taken back was given up by hand, so this is no success. Discard this "
+                "job, and record what is known by other means with --by-hand."
+            )
+            raise PermanentError(msg)
         result["ref"] = receipt.provider_ref
     with context.complete() as done:
         result["resolved"] = succeed_for(context.job_id, using=context.database)
