@@ -20,7 +20,8 @@ from django_jobs.enqueue.continuing import enqueue_for
 from django_jobs.exceptions import ActionChangedError, DefinitionError, PayloadError
 from django_jobs.models import Compensation, EffectAdoption, Job, SideEffect
 from django_jobs.operate.action import Acknowledgement, Decision, Operator, Plan, Target
-from django_jobs.store.compensations import compensations_of, lock_effect, lock_jobs, open_compensation
+from django_jobs.store.compensations import compensations_of, open_compensation
+from django_jobs.store.decisions import lock_job
 from django_jobs.store.times import read_now
 
 _FINISHED = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD_LETTERED)
@@ -71,11 +72,14 @@ class Compensate(Decision):
         self.by_hand = by_hand
 
     def lock(self) -> None:
-        """Lock the original job, then its effect: whoever replays the job, or adopts the effect, waits."""
+        """Lock the original job, then its effects: whoever replays the job, or adopts the effect, waits.
+
+        Raises:
+            ActionChangedError: The effect went over to another job at this moment.
+        """
         owner = self._effect().job_id
-        lock_jobs([owner], using=self.using)
-        effect = lock_effect(self.effect_id, using=self.using)
-        if effect is None or effect.job_id != owner:
+        lock_job(owner, using=self.using)
+        if self._effect().job_id != owner:
             msg = "The effect went over to another job just now; nothing was done. Look again."
             raise ActionChangedError(msg, plan=None)
 

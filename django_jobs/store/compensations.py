@@ -8,10 +8,7 @@ original; nobody who holds an original waits for a job that takes something of i
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from datetime import datetime
-
-from django.db import connections
 
 from django_jobs import telemetry
 from django_jobs.domain.compensation import COMPENSATION_EFFECT, taken_back_key
@@ -34,12 +31,6 @@ def compensations_of(job_id: uuid.UUID, *, using: str) -> list[Compensation]:
 def compensation_by(job_id: uuid.UUID, *, using: str) -> Compensation | None:
     """Return what this job is to take back; None when it is no compensation."""
     return Compensation.objects.using(using).filter(job_id=job_id).first()
-
-
-def standing_for(job_id: uuid.UUID, *, using: str) -> CompensationOutcome | None:
-    """Say whether a compensation of one of the job's effects is open or has succeeded: then nobody replays it."""
-    outcomes = {row.outcome for row in compensations_of(job_id, using=using)} - {_VOID}
-    return CompensationOutcome(min(outcomes)) if outcomes else None
 
 
 def open_compensation(
@@ -106,7 +97,7 @@ def succeed_for(job_id: uuid.UUID, *, using: str) -> bool:
     if row is None:
         msg = f"Job {job_id} takes nothing back: no decision about it is recorded."
         raise JobsError(msg)
-    lock_jobs([row.original_job_id], using=using)
+    hold_job(row.original_job_id, using=using)
     closed = Compensation.objects.using(using).filter(pk=row.pk, outcome=_OPEN)
     if not closed.update(outcome=CompensationOutcome.SUCCEEDED.value, closed_at=read_now(using)):
         msg = f"The compensation of effect {row.effect_id} by job {job_id} is closed already."
@@ -126,14 +117,6 @@ def compensated(job_id: uuid.UUID, *, using: str) -> bool:
     return True
 
 
-def lock_jobs(ids: Sequence[uuid.UUID], *, using: str) -> list[Job]:
-    """Lock jobs in the order of their ids, for a decision about them; what is not there is missing."""
-    jobs = Job.objects.using(using).filter(pk__in=list(ids)).order_by("pk")
-    if connections[using].features.has_select_for_no_key_update:
-        jobs = jobs.select_for_update(no_key=True)
-    return list(jobs)
-
-
-def lock_effect(effect_id: uuid.UUID, *, using: str) -> SideEffect | None:
-    """Lock one effect; whoever adopts its receipt, or completes on it, waits."""
-    return SideEffect.objects.using(using).select_for_update(no_key=True).filter(pk=effect_id).first()
+def hold_job(job_id: uuid.UUID, *, using: str) -> None:
+    """Lock one job until the transaction ends."""
+    list(Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id).values_list("pk"))

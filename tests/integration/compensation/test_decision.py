@@ -13,6 +13,8 @@ from django_jobs.define import registry
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError
 from django_jobs.models import Compensation, EffectAdoption, Job, OperatorAction, SideEffect
 from django_jobs.operate.compensate import Compensate
+from django_jobs.operate.discard import Discard
+from django_jobs.operate.replay import Replay
 from django_jobs.operate.verify import verify
 from tests.factories_compensation import compensate, operator
 from tests.integration.compensation.conftest import Booked, RunNext
@@ -30,10 +32,9 @@ def refused(effect: SideEffect, *, by_hand: bool = False) -> str:
 
 
 def discard(job_id: Any) -> None:
-    """Settle the dead letter of a compensation job, as the decision of that name does."""
-    finished = Job.objects.get(pk=job_id).dead_at
-    Job.objects.filter(pk=job_id).update(resolution="discarded", finished_at=finished)
-    Compensation.objects.filter(job_id=job_id, outcome="open").update(outcome="void", closed_at=finished)
+    """Settle the dead letter of a compensation job."""
+    decision = Discard(uuid.UUID(str(job_id)), using="default")
+    decision.submit(operator(), digest=decision.plan().digest)
 
 
 def sound() -> None:
@@ -145,6 +146,9 @@ def test_refund_that_was_applied_by_a_discarded_job_is_not_repeated(
     with monkeypatch.context() as patch:
         patch.setattr("django_jobs.worker.compensating.succeed_for", fail)
         assert run_next().state == "dead_lettered"
+    with pytest.raises(ActionRefusedError, match="taken back already"):
+        discard(first)
+    monkeypatch.setattr("django_jobs.operate.discard.why_not_void", lambda *_, **__: "")
     discard(first)
     compensate(effect.pk)
 
@@ -289,3 +293,35 @@ def test_unclear_compensation_without_keys_goes_to_a_human(booked: Booked, run_n
 
     assert (job.state, job.dead_reason) == ("dead_lettered", "effect_review")
     assert Compensation.objects.get().outcome == "open"
+    with pytest.raises(ActionRefusedError, match="not known"):
+        discard(job.pk)
+
+
+@pytest.mark.parametrize("outcome", ["open", "succeeded"])
+def test_original_is_neither_replayed_nor_discarded(booked: Booked, run_next: RunNext, outcome: str) -> None:
+    """While its compensation is open, and after that has succeeded."""
+    job_id = booked("hotel", "mail", dies=True)
+    compensate(effect_of(job_id, "hotel").pk)
+    if outcome == "succeeded":
+        run_next()
+
+    for decision in (Discard(job_id, using="default"), Replay(job_id, using="default")):
+        with pytest.raises(ActionRefusedError, match="taken back"):
+            decision.submit(operator(), digest=decision.plan().digest)
+    assert Compensation.objects.get().outcome == outcome
+
+
+def test_dead_compensation_is_replayed_to_its_end(booked: Booked, run_next: RunNext, agency: Agency) -> None:
+    """The cause is gone: the same job goes on, and refunds once."""
+    effect = effect_of(booked("hotel"), "hotel")
+    agency.answers["cancel hotel"] = [Rejected("closed today", key_is_burnt=False)]
+    job_id = uuid.UUID(compensate(effect.pk).details["job_id"])
+    assert run_next().state == "dead_lettered"
+
+    decision = Replay(job_id, using="default")
+    decision.submit(operator(), digest=decision.plan().digest)
+    assert run_next().state == "succeeded"
+
+    assert [what for what, _ in agency.applied] == ["hotel", "cancel hotel"]
+    assert Compensation.objects.get().outcome == "succeeded"
+    sound()

@@ -12,7 +12,7 @@ from django_jobs.exceptions import ActionChangedError, ActionRefusedError, RowBu
 from django_jobs.models import Compensation, EffectAdoption, Job, OperatorAction
 from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.verify import verify
-from django_jobs.store.compensations import lock_jobs, succeed_for
+from django_jobs.store.compensations import hold_job, succeed_for
 from django_jobs.worker.execute import execute
 from tests.crowd import meanwhile, together
 from tests.factories_compensation import compensate, operator
@@ -164,7 +164,7 @@ def test_last_two_compensations_at_once_settle_the_original(
     def close(job: str) -> Callable[[], bool]:
         def run() -> bool:
             with transaction.atomic():
-                lock_jobs([job], using="default")  # type: ignore[list-item]
+                hold_job(job, using="default")  # type: ignore[arg-type]
                 return succeed_for(job, using="default")  # type: ignore[arg-type]
 
         return run
@@ -182,7 +182,7 @@ def test_decision_does_not_wait_long_for_a_row_that_is_held(booked: Booked) -> N
 
     def hold(pause: Callable[[], None]) -> None:
         with transaction.atomic():
-            lock_jobs([job_id], using="default")
+            hold_job(job_id, using="default")
             pause()
 
     with meanwhile(hold), pytest.raises(RowBusyError):
