@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
-
 from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.management.deciding import add_operator, decide
 from django_jobs.management.verb import USAGE, Options, Verb, Write
 from django_jobs.operate.compensate import Compensate
+from django_jobs.operate.lookup import EffectNotFoundError, find_effect
 
 
 def _add_compensate(parser: CommandParser) -> None:
-    parser.add_argument("effect", metavar="EFFECT", help="The side effect's id; 'jobs show JOB' prints it.")
+    parser.add_argument(
+        "effect", metavar="EFFECT", help="The side effect's id, or its first 8 digits or more if no other begins so."
+    )
     parser.add_argument(
         "--by-hand",
         action="store_true",
@@ -23,11 +24,10 @@ def _add_compensate(parser: CommandParser) -> None:
 
 def _compensate(options: Options, write: Write) -> int:
     try:
-        effect_id = uuid.UUID(options["effect"])
-    except ValueError:
-        msg = f"{options['effect']!r} is no id of a side effect; give the whole UUID."
-        raise CommandError(msg, returncode=USAGE) from None
-    decision = Compensate(effect_id, using=options["database"], by_hand=options["by_hand"])
+        effect = find_effect(options["effect"], using=options["database"])
+    except EffectNotFoundError as error:
+        raise CommandError(str(error), returncode=USAGE) from None
+    decision = Compensate(effect.pk, using=options["database"], by_hand=options["by_hand"])
     return decide(decision, options, write)
 
 

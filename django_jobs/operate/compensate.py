@@ -20,16 +20,13 @@ from django_jobs.enqueue.continuing import enqueue_for
 from django_jobs.exceptions import ActionChangedError, DefinitionError, PayloadError
 from django_jobs.models import Compensation, EffectAdoption, Job, SideEffect
 from django_jobs.operate.action import Acknowledgement, Decision, Operator, Plan, Target
+from django_jobs.operate.lookup import EffectNotFoundError
 from django_jobs.store.compensations import compensations_of, open_compensation
 from django_jobs.store.decisions import lock_job
 from django_jobs.store.times import read_now
 
 _FINISHED = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD_LETTERED)
 _UNCLEAR = (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS)
-
-
-class EffectNotFoundError(LookupError):
-    """There is no effect with this id, or its job is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

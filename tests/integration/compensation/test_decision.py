@@ -12,6 +12,7 @@ from django_jobs import Rejected, Unknown
 from django_jobs.define import registry
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError
 from django_jobs.models import Compensation, EffectAdoption, Job, OperatorAction, SideEffect
+from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.discard import Discard
 from django_jobs.operate.replay import Replay
@@ -325,3 +326,28 @@ def test_dead_compensation_is_replayed_to_its_end(booked: Booked, run_next: RunN
     assert [what for what, _ in agency.applied] == ["hotel", "cancel hotel"]
     assert Compensation.objects.get().outcome == "succeeded"
     sound()
+
+
+def test_waiting_compensation_is_cancelled_and_another_one_asked_for(booked: Booked, run_next: RunNext) -> None:
+    """Nothing was sent: the row is void in the same transaction, and the effect can be taken back anew."""
+    effect = effect_of(booked("hotel"), "hotel")
+    first = uuid.UUID(compensate(effect.pk).details["job_id"])
+    decision = Cancel(first, using="default")
+    decision.submit(operator(), digest=decision.plan().digest)
+    assert (Job.objects.get(pk=first).state, Compensation.objects.get().outcome) == ("cancelled", "void")
+
+    compensate(effect.pk)
+
+    assert run_next().state == "succeeded"
+    sound()
+
+
+def test_unclear_compensation_is_not_cancelled(booked: Booked, run_next: RunNext, agency: Agency) -> None:
+    """Whether the hotel was given back is not known; the job that finds out is not taken away."""
+    agency.answers["cancel hotel"] = [Unknown("time-out")]
+    job_id = uuid.UUID(compensate(effect_of(booked("hotel"), "hotel").pk).details["job_id"])
+    assert run_next().state == "scheduled"
+
+    decision = Cancel(job_id, using="default")
+    with pytest.raises(ActionRefusedError, match="not known"):
+        decision.submit(operator(), digest=decision.plan().digest)
