@@ -23,6 +23,7 @@ from django_jobs.models import (
     Job,
     JobPayload,
     JobStep,
+    OperatorAction,
     Reconciliation,
     Send,
     SideEffect,
@@ -62,6 +63,7 @@ class JobHistory:
     steps: tuple[JobStep, ...]
     duplicates: tuple[DuplicateEnqueue, ...]
     cancel_requests: tuple[CancelRequest, ...]
+    actions: tuple[OperatorAction, ...] = ()
 
     @property
     def content_removed(self) -> str:
@@ -92,6 +94,7 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         steps=tuple(JobStep.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         duplicates=tuple(DuplicateEnqueue.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
+        actions=tuple(OperatorAction.objects.using(using).filter(job_id=job.pk).order_by("id")),
     )
 
 
@@ -147,7 +150,7 @@ def shown_json(text: str | None, mask: Redactor) -> Any:
 
 
 # Stored as JSON text, and as free text that may quote anything.
-_JSON = frozenset({"arguments", "evidence", "request", "result", "retry_policy"})
+_JSON = frozenset({"arguments", "evidence", "plan", "request", "result", "retry_policy"})
 _TEXT = frozenset({"error_text", "message", "reason", "review_reason", "traceback"})
 
 
@@ -181,6 +184,7 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
         "adopted": effects(history.adopted),
         "steps": rows(history.steps),
         "duplicates": rows(history.duplicates),
+        "decisions": rows(history.actions),
         "cancel_requests": [
             {**row_as_dict(told.request, mask), "fate": told.fate.value, "told": told.text} for told in fates(history)
         ],
