@@ -44,6 +44,7 @@ from tests.factories import (
     WorkerFactory,
     at,
 )
+from tests.factories_decisions import OperatorActionFactory, ReplayRequestFactory
 
 DIGEST = fingerprint("{}")
 
@@ -148,48 +149,6 @@ class QuarantineFactory(DjangoModelFactory):
     created_at = at(seconds=4)
 
 
-class OperatorActionFactory(DjangoModelFactory):
-    """A discard that somebody decided."""
-
-    class Meta:
-        model = OperatorAction
-
-    class Params:
-        now = factory.LazyFunction(clock.now)
-
-    id = factory.LazyFunction(uuid7)
-    action = "discard"
-    actor = "ada"
-    owner = "billing"
-    reason_code = "other"
-    reason = "paid by hand on Monday"
-    ticket = "OPS-1"
-    given_digest = DIGEST
-    plan_digest = DIGEST
-    created_at = at(seconds=2)
-
-
-class ReplayRequestFactory(DjangoModelFactory):
-    """A replay of two dead letters that has begun."""
-
-    class Meta:
-        model = ReplayRequest
-
-    class Params:
-        now = factory.LazyFunction(clock.now)
-
-    id = factory.LazyFunction(uuid7)
-    actor = "ada"
-    owner = "billing"
-    reason_code = "code_fixed"
-    reason = "the parser was fixed"
-    selection = '{"ids": []}'
-    state = "running"
-    total = 2
-    next_at = at(seconds=1)
-    created_at = at(seconds=3)
-
-
 class ReplayItemFactory(DjangoModelFactory):
     """A job that a replay of many refused."""
 
@@ -220,7 +179,7 @@ def one_of_each() -> dict[type[models.Model], Any]:
     asked = Reconciliation.objects.create(effect=effect, created_at=clock.now(), verdict="unavailable")
     event = EventFactory(job_id=job.pk, fence=1)
     delivery = DeliveryFactory(event=event, dead_lettered=True)
-    request = ReplayRequestFactory()
+    request = ReplayRequestFactory(running=True, total=2)
     return {
         Job: job,
         JobPayload: JobPayload.objects.get(pk=job.pk),

@@ -32,6 +32,7 @@ TOKEN = "state_token"  # noqa: S105  the name of a field
 PRESERVED = "_changelist_filters"  # Django's name
 
 LOOK = "This is what it would do with what you entered. Look at it, then confirm."
+CHANGED = "This changed since you looked; nothing was done. Look at the present plan and decide again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,29 +99,26 @@ class Deciding:
         if seen is None:
             self.note = LOOK
             return self._show(choices, self._operator_form(plan, again=True), plan, chosen=choices.text)
+        if plan.refused or seen != plan.digest:
+            return self._conflict(choices, plan, plan.refused or CHANGED)
         form = OperatorForm(self.request.POST, plan=plan)
-        if not form.is_valid() and seen == plan.digest and not plan.refused:
+        if not form.is_valid():
             return self._show(choices, form, plan, chosen=choices.text)
         return self._submit(decision, choices, form, seen)
 
     def _submit(self, decision: Decision, choices: Choices, form: OperatorForm, seen: str) -> HttpResponse:
-        """Submit; the decision itself tells a refusal from a change, under the lock."""
+        """Submit; under the lock the decision looks again, and what it finds counts."""
         try:
             done = decision.submit(self._operator(form), digest=seen)
-        except (ActionChangedError, ActionRefusedError) as error:
-            plan = error.plan if isinstance(error.plan, Plan) else decision.plan()
-            return self._conflict(choices, plan, str(error))
-        except RowBusyError as error:
-            return self._conflict(choices, decision.plan(), str(error))
+        except (ActionChangedError, ActionRefusedError, RowBusyError) as error:
+            plan = getattr(error, "plan", None)
+            return self._conflict(choices, plan if isinstance(plan, Plan) else decision.plan(), str(error))
         except OperatorError as error:
             self.errors.append(str(error))
             return self._show(choices, form, decision.plan(), chosen=choices.text)
         return self._done(done)
 
     def _operator(self, form: OperatorForm) -> Operator:
-        if not form.is_valid():  # the plan has changed, and with it what is to be acknowledged
-            msg = "This changed since you looked; nothing was done. Look at the present plan and decide again."
-            raise ActionChangedError(msg)
         given = form.cleaned_data
         return Operator(
             actor=self.request.user.get_username(),

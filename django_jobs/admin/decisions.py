@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import Model
@@ -10,9 +11,50 @@ from django.http import HttpRequest
 from django.urls import URLPattern, path
 
 from django_jobs.admin.deciding import Offer, respond
+from django_jobs.admin.forms import ReplayChoices
 from django_jobs.admin.reading import ReadingAdmin
+from django_jobs.domain.states import JobState
+from django_jobs.models import Job
+from django_jobs.operate.discard import Discard
+from django_jobs.operate.replay import Replay
 
-OFFERS: dict[type[Model], tuple[Offer, ...]] = {}
+
+def _only_dead(job: Job) -> str:
+    if job.state != JobState.DEAD_LETTERED:
+        return "Only a dead letter."
+    return f"The dead letter was {job.resolution}." if job.resolution else ""
+
+
+def _replay(job: Job, using: str, given: Mapping[str, Any]) -> Replay:
+    return Replay(
+        job.pk,
+        using=using,
+        extra_attempts=given["extra_attempts"],
+        run_after=given["start_in"],
+        useful_for=given["useful_for"],
+    )
+
+
+# What stands behind "…" opens a page; nothing is decided by a link.
+OFFERS: dict[type[Model], tuple[Offer, ...]] = {
+    Job: (
+        Offer(
+            path="replay",
+            label="Replay…",
+            permission=Replay.permission,
+            make=_replay,
+            why_not=_only_dead,
+            choices=ReplayChoices,
+        ),
+        Offer(
+            path="discard",
+            label="Discard…",
+            permission=Discard.permission,
+            make=lambda job, using, _: Discard(job.pk, using=using),
+            why_not=_only_dead,
+        ),
+    ),
+}
 
 
 def offers_of(model: type[Model]) -> tuple[Offer, ...]:

@@ -10,6 +10,8 @@ from django.db.models import Model
 
 from django_jobs.admin.showing import plain
 from django_jobs.operate.action import NAME_LIMIT, REASON_CODES, REASON_LIMIT, REASON_MIN, Plan
+from django_jobs.operate.job_decision import MOST_EXTRA
+from django_jobs.operate.listing import parse_span
 
 ACKNOWLEDGE = "ack_"
 
@@ -55,5 +57,45 @@ class OperatorForm(forms.Form):
 
     def __init__(self, *args: Any, plan: Plan | None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for item in plan.acknowledge if plan else ():
-            self.fields[f"{ACKNOWLEDGE}{item.name}"] = forms.BooleanField(label=plain(item.label, 500))
+        self.asked = plan.acknowledge if plan else ()
+        for item in self.asked:
+            label = plain(item.label, 500)
+            if item.reason_code:
+                label += f" (Only for the reason “{REASON_CODES[item.reason_code]}”.)"
+            self.fields[f"{ACKNOWLEDGE}{item.name}"] = forms.BooleanField(label=label, required=not item.reason_code)
+
+    def clean(self) -> dict[str, Any]:
+        """Ask for what the chosen kind of reason needs."""
+        given = super().clean() or {}
+        for item in self.asked:
+            name = f"{ACKNOWLEDGE}{item.name}"
+            if item.reason_code and item.reason_code == given.get("reason_code") and not given.get(name):
+                self.add_error(name, "This reason needs it.")
+        return given
+
+
+class SpanField(forms.CharField):
+    """A span of time such as ``30m``, ``2h`` or ``7d``; empty: none."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, max_length=20, **kwargs)
+
+    def to_python(self, value: Any) -> Any:
+        """Read the span."""
+        text = super().to_python(value)
+        try:
+            return parse_span(text) if text else None
+        except (ValueError, OverflowError) as error:
+            raise forms.ValidationError(str(error)) from error
+
+
+class ReplayChoices(Choices):
+    """What a replay may add."""
+
+    extra_attempts = forms.IntegerField(
+        min_value=0, max_value=MOST_EXTRA, initial=0, help_text="So many unknown errors more than the policy allows."
+    )
+    start_in = SpanField(label="Start in", help_text="For example 30m, 2h or 7d; empty: at once.")
+    useful_for = SpanField(
+        label="Useful for", help_text="From its start, how long the result is worth something; needed if it expired."
+    )

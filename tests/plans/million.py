@@ -8,9 +8,9 @@ from tests.plans import backlog
 from tests.plans.backlog import add
 
 MILLION = 1_000_000
-DEAD = 30_000
+DEAD = 22_000
 ERRORS = 37
-RESOLVED = 5_000
+RESOLVED = 3_000
 _FINGERPRINT = f"'v1:' || encode(sha256(convert_to((n % {ERRORS})::text, 'UTF8')), 'hex')"
 _DEAD = {
     **backlog.DEAD,
@@ -44,7 +44,7 @@ WITH_ROWS = 200_000  # the newest jobs have rows of the other tables too
 
 
 def load() -> None:
-    """Store a million jobs: most are done, 30,000 dead letters wait for a human and 5,000 do not, 1,000 wait or run."""
+    """Store a million jobs: most are done, 22,000 dead letters wait for a human and 3,000 do not, 1,000 wait or run."""
     add(MILLION - DEAD - RESOLVED - 1_000, **backlog.DONE, subject="'order:' || n", job_type="'tests.type' || n % 20")
     add(RESOLVED, **_DEAD, resolution="'discarded'", finished_at="now()")
     add(DEAD, **_DEAD)
