@@ -212,17 +212,16 @@ def text_columns(model: type[models.Model]) -> Iterator[models.Field[Any, Any]]:
 BOUND: dict[type[models.Model], set[str]] = {
     Job: {"state", "dead_reason", "resolution", "error_class", "isolation"},
     Attempt: {"outcome"},
-    SideEffect: {"state", "on_ambiguous"},
+    SideEffect: {"state", "on_ambiguous", "resolved_by"},
     Send: {"outcome"},
+    OutboxEvent: {"ordering_key"},
     DeliveryAttempt: {"outcome"},
     OperatorAction: {"given_digest", "plan_digest"},
 }
 
 
 def person(*roles: str, name: str = "", **columns: Any) -> Any:
-    """Store somebody with the rights of these groups."""
-    user = get_user_model().objects.create_user(
-        username=name or f"person-{uuid.uuid4().hex[:8]}", password="secret-of-the-tests", **columns
-    )
+    """Store somebody with the rights of these groups, without a password: to hash one costs more than a whole test."""
+    user = get_user_model().objects.create_user(username=name or f"person-{uuid.uuid4().hex[:8]}", **columns)
     user.groups.set(Group.objects.filter(name__in=roles))
     return user

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 from django import forms
@@ -80,9 +81,9 @@ class SpanField(forms.CharField):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(required=False, max_length=20, **kwargs)
 
-    def to_python(self, value: Any) -> Any:
+    def clean(self, value: Any) -> timedelta | None:
         """Read the span."""
-        text = super().to_python(value)
+        text = super().clean(value)
         try:
             return parse_span(text) if text else None
         except (ValueError, OverflowError) as error:
