@@ -212,7 +212,7 @@ def text_columns(model: type[models.Model]) -> Iterator[models.Field[Any, Any]]:
 BOUND: dict[type[models.Model], set[str]] = {
     Job: {"state", "dead_reason", "resolution", "error_class", "isolation"},
     Attempt: {"outcome"},
-    SideEffect: {"state", "on_ambiguous", "resolved_by"},
+    SideEffect: {"state", "on_ambiguous", "resolved_by", "key_alphabet"},
     Send: {"outcome"},
     OutboxEvent: {"ordering_key"},
     DeliveryAttempt: {"outcome"},

@@ -116,7 +116,9 @@ def test_r72_no_page_shows_a_secret(root: Client) -> None:
             for column in columns:
                 cursor.execute(f"UPDATE {model._meta.db_table} SET {column} = %s", [IN_JSON])
     # identities are compared and searched for, so they are what they are; a secret does not belong there
-    Job.objects.update(job_type="tests.work", queue_name="default", subject="order:1")
+    Job.objects.update(
+        job_type="tests.work", queue_name="default", subject="order:1", error_fingerprint="v1:" + "e" * 64
+    )
     JobPayload.objects.update(key="order:1", key_scope="/tests.work")
 
     for url, page in pages(root, rows):
