@@ -39,7 +39,11 @@ class Explanation:
 
 def explain(job: Job, *, using: str) -> Explanation:
     """Tell the story of one job; reads only."""
-    history = history_of(job, using=using)
+    return told(history_of(job, using=using))
+
+
+def told(history: JobHistory) -> Explanation:
+    """Tell the story of one job from what was read of it."""
     plan = plan_replay(history)
     sections = (
         Section(title="What was intended", lines=tuple(_intended(history))),
@@ -49,7 +53,7 @@ def explain(job: Job, *, using: str) -> Explanation:
         Section(title="What is next", lines=tuple(next_lines(history))),
         Section(title="Would a replay be safe", lines=tuple(_replay(history, plan))),
     )
-    return Explanation(job_id=str(job.pk), sections=sections, replay=plan)
+    return Explanation(job_id=str(history.job.pk), sections=sections, replay=plan)
 
 
 def decided_sections(history: JobHistory) -> Iterator[Section]:

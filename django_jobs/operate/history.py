@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.db.models import Model
@@ -163,7 +164,12 @@ def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:
 
 def redactor() -> Redactor:
     """Return what masks secrets in everything that is shown: the built-in names and those of the settings."""
-    return Redactor(DEFAULT_NAMES | set(get_settings().redact))
+    return _redactor(get_settings().redact)
+
+
+@cache
+def _redactor(more: tuple[str, ...]) -> Redactor:
+    return Redactor(DEFAULT_NAMES | set(more))
 
 
 def shown_json(text: str | None, mask: Redactor) -> Any:
@@ -177,8 +183,20 @@ def shown_json(text: str | None, mask: Redactor) -> Any:
 
 
 # Stored as JSON text, and as free text that may quote anything.
-_JSON = frozenset({"arguments", "evidence", "plan", "request", "result", "retry_policy"})
-_TEXT = frozenset({"error_text", "message", "reason", "review_reason", "traceback"})
+_JSON = frozenset({"arguments", "data", "evidence", "plan", "request", "result", "retry_policy", "selection"})
+_TEXT = frozenset(
+    {
+        "detail",
+        "error_text",
+        "last_error",
+        "message",
+        "reason",
+        "review_reason",
+        "stopped_because",
+        "traceback",
+        "why",
+    }
+)
 
 
 def as_dict(history: JobHistory) -> dict[str, Any]:
