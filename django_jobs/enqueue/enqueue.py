@@ -158,7 +158,13 @@ def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
 def count(options: EnqueueOptions, result: EnqueueResult) -> None:
     """Tell telemetry of an enqueue that stored nothing; the store tells of jobs."""
     if not result.created:
-        telemetry.emit(f"enqueue.{result.outcome}", job_id=result.id, job_type=options.job_type)
+        telemetry.emit(
+            f"enqueue.{result.outcome}",
+            job_id=result.id,
+            job_type=options.job_type,
+            queue_name=options.queue_name,
+            priority=options.priority,
+        )
 
 
 def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -> NewJob:
