@@ -87,9 +87,7 @@ def tell_end_of_gone(
     )
 
 
-def _error(
-    error: ErrorRecord | None, error_class: ErrorClass | None, reason: DeadReason | None
-) -> Mapping[str, object]:
+def _error(error: ErrorRecord | None, error_class: ErrorClass | None, reason: DeadReason | None) -> dict[str, object]:
     return {
         "error_class": error_class.value if error_class else "",
         "error_type": error.type if error else "",
