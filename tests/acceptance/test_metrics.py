@@ -105,7 +105,7 @@ def test_r73_counters_of_children_survive_them_and_their_gauges_do_not(
     wait_for(lambda: total(ask, "worker_slots") == 4, what="the new child")
     assert total(ask, "worker_busy_slots") == 1
     wait_for(lambda: total(ask, "workers", state="live") == 1, what="a look at the database that is younger")
-    assert total(ask, "backlog_jobs", state="queued", job_type="acceptance.row") == 0
+    wait_for(lambda: total(ask, "backlog_jobs", state="queued", job_type="acceptance.row") == 0, what="an empty queue")
     assert total(ask, "exporter_up") == 1
 
 
