@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from django.db import transaction
 from django.dispatch import Signal
 
 #: Somebody who answers for a job should look. Receivers get ``reason``, ``owner`` (empty: nobody was named),
@@ -19,5 +20,10 @@ def relay(event: str, fields: Mapping[str, object]) -> None:
     """Send the signal for an alert that telemetry tells."""
     if event != "owner.alert":
         return
-    details = {name: value for name, value in fields.items() if name not in _NAMES}
-    owner_alert.send_robust(sender=None, details=details, **{name: fields.get(name, "") for name in _NAMES})
+    told = {name: fields.get(name, "") for name in _NAMES}
+    told["details"] = {name: value for name, value in fields.items() if name not in {*_NAMES, "using"}}
+    using = fields.get("using")
+    if using is None:
+        owner_alert.send_robust(sender=None, **told)
+    else:  # inside a transaction of the caller: it may be rolled back, and a receiver's query must not end it
+        transaction.on_commit(lambda: owner_alert.send_robust(sender=None, **told), using=str(using), robust=True)

@@ -137,9 +137,21 @@ def _held(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
     if result.outcome == "duplicate" and note_duplicate(
         holder.job_id, dead=holder.waits_for_human, using=prepared.using
     ):
-        owner = prepared.options.owner
-        telemetry.emit("owner.alert", reason="duplicate_of_dead", job_id=holder.job_id, owner=owner)
+        tell_duplicate_of_dead(prepared, holder.job_id)
     return result
+
+
+def tell_duplicate_of_dead(prepared: Prepared, job_id: uuid.UUID) -> None:
+    """Tell the owner that a producer got a dead letter as its answer; ``using`` names the transaction that may end it."""
+    options = prepared.options
+    telemetry.emit(
+        "owner.alert",
+        reason="duplicate_of_dead",
+        job_id=job_id,
+        job_type=options.job_type,
+        owner=options.owner,
+        using=prepared.using,
+    )
 
 
 def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
