@@ -142,7 +142,7 @@ def _held(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
 
 
 def tell_duplicate_of_dead(prepared: Prepared, job_id: uuid.UUID) -> None:
-    """Tell the owner that a producer got a dead letter as its answer; ``using`` names the transaction that may end it."""
+    """Tell the owner that a producer got a dead letter as its answer; what tells waits for the commit on ``using``."""
     options = prepared.options
     telemetry.emit(
         "owner.alert",
