@@ -15,12 +15,9 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
 from django_jobs.management.cancelling import CANCEL_VERBS
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
-<<<<<<< HEAD
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
-=======
 from django_jobs.management.overviews import OVERVIEW_VERBS
->>>>>>> 4da5741 (jobs status, contract and metrics; pages of metrics, contract and watching)
 from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.prune import add_prune, run_prune
 from django_jobs.management.show import show_text
@@ -367,12 +364,9 @@ VERBS: tuple[Verb, ...] = (
         add_arguments=_add_doctor,
         run=_doctor,
     ),
-<<<<<<< HEAD
     *DECISION_VERBS,
     *EVENT_VERBS,
-=======
     *OVERVIEW_VERBS,
->>>>>>> 4da5741 (jobs status, contract and metrics; pages of metrics, contract and watching)
     *PAUSE_VERBS,
     *CANCEL_VERBS,
     Verb(
