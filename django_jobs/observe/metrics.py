@@ -64,8 +64,8 @@ class Metrics:
             "claim.made": self._claimed,
             "loop.failed": self._loop_failed,
             "effect.reconciled": self._reconciled,
-            "delivery.ended": self._delivered,
-            "inbox.received": self._received,
+            "delivery.settle": self._delivered,
+            **{f"inbox.{outcome}": self._received(outcome) for outcome in ("created", "duplicate", "quarantined")},
             **{event: self._effect(outcome) for event, outcome in _EFFECTS.items()},
         }
 
@@ -162,5 +162,5 @@ class Metrics:
         kind, to = self._texts.label(str(fields["event_type"])), self._texts.label(str(fields["destination"]))
         self.series("outbox_dispatches", kind, to, str(fields["outcome"])).inc()
 
-    def _received(self, fields: Fields) -> None:
-        self.series("inbox_messages", self._texts.label(str(fields["consumer"])), str(fields["outcome"])).inc()
+    def _received(self, outcome: str) -> Callable[[Fields], None]:
+        return lambda fields: self.series("inbox_messages", self._texts.label(str(fields["consumer"])), outcome).inc()

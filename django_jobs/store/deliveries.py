@@ -170,6 +170,7 @@ def settle(found: Sequence[Settlement], *, using: str) -> set[uuid.UUID]:
             "delivery.settle",
             delivery_id=item.claimed.delivery_id,
             destination=item.claimed.destination,
+            event_type=item.claimed.event.type,
             outcome=item.following.outcome.value,
             state=item.following.state.value,
             refused=item.claimed.delivery_id not in settled,

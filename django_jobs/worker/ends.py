@@ -14,6 +14,7 @@ RETRY = "retry"
 DEAD = "dead_lettered"
 SNOOZED = "snoozed"
 RELEASED = "released"
+CANCELLED = "cancelled"
 LOST = "lost"
 
 

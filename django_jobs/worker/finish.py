@@ -41,7 +41,7 @@ from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_l
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
-from django_jobs.worker.ends import DEAD, RELEASED, RETRY, SNOOZED, SUCCEEDED, tell_end
+from django_jobs.worker.ends import CANCELLED, DEAD, RELEASED, RETRY, SNOOZED, SUCCEEDED, tell_end
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import patiently, pauses, stopping
 
@@ -151,7 +151,10 @@ def _cancel(attempt: RunningAttempt, error: JobCancelled) -> None:
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: ended.append(cancel_running(attempt, message=message, budget=budget)))
     if JobState.DEAD_LETTERED in ended:
+        tell_end(attempt, DEAD, dead_reason=DeadReason.CANCELLED)
         _tell_of_death(attempt, DeadReason.CANCELLED, record)
+    else:
+        tell_end(attempt, CANCELLED)
 
 
 def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:

@@ -52,7 +52,7 @@ def test_one_line_at_the_end_of_an_attempt(
         ("effect.unknown", "effect", "effect.ambiguous"),
         ("pause.set", "operator", "operator.pause"),
         ("prune.jobs", "maintenance", "prune.jobs"),
-        ("delivery.ended", "outbox", "delivery.ended"),
+        ("delivery.settle", "outbox", "delivery.settle"),
     ],
 )
 def test_event_has_its_logger(caplog: pytest.LogCaptureFixture, event: str, logger: str, message: str) -> None:

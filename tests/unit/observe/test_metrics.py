@@ -78,6 +78,16 @@ def test_end_of_an_attempt_is_counted_whole(metrics: Metrics, registry: Collecto
     assert value(registry, "replays_total", **dead) == 1
 
 
+def test_events_from_and_to_outside_are_counted(metrics: Metrics, registry: CollectorRegistry) -> None:
+    """A dispatch by event type, destination and outcome; a message by its consumer."""
+    metrics("delivery.settle", {"event_type": "shop.order.paid", "destination": "partner", "outcome": "timeout"})
+    metrics("inbox.duplicate", {"consumer": "payments"})
+
+    sent = {"event_type": "shop.order.paid", "destination": "partner", "outcome": "timeout"}
+    assert value(registry, "outbox_dispatches_total", **sent) == 1
+    assert value(registry, "inbox_messages_total", consumer="payments", outcome="duplicate") == 1
+
+
 def test_refused_calls_count_each_job(metrics: Metrics, registry: CollectorRegistry) -> None:
     """A bulk call that a full queue refused counts as many as it asked for."""
     metrics("enqueue.refused", {"count": 7, **CHARGE})
