@@ -45,6 +45,7 @@ _ENDS: dict[str, tuple[int, str]] = {
     "dead_lettered": (logging.ERROR, "job.dead_lettered"),
     "lost": (logging.WARNING, "attempt.lost"),
 }
+_QUIET = frozenset({"job.claim", "job.enqueue", "job.succeed", "attempt.done", "claim.made"})  # the busiest: no line
 _RENAMED = {
     "queue_name": "queue", "number": "attempt", "name": "subject_name", "reason": "why", "seconds": "duration_s",
 }  # fmt: skip
@@ -54,6 +55,8 @@ _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 def log(event: str, fields: Mapping[str, Any]) -> None:
     """Write the line of an event of telemetry, if it has one."""
+    if event in _QUIET:
+        return
     if event == "attempt.ended":
         level, message = _ENDS.get(str(fields["outcome"]), (logging.INFO, "attempt.ended"))
         if fields.get("dead_reason"):

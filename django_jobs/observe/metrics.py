@@ -17,6 +17,7 @@ from django_jobs.observe.catalogue import SPECS, Kind, Source, Spec
 
 Fields = Mapping[str, Any]
 
+JOBS_KEPT = 1000  # combinations of queue, type and priority whose labels are remembered
 _ATTEMPT_OUTCOMES = {"lost": "lease_lost"}  # everything else is called as telemetry calls it
 _EFFECTS = {
     "effect.confirmed": "confirmed",
@@ -45,6 +46,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._made = {spec.name: _make(spec, registry) for spec in SPECS if spec.source is Source.EVENTS}
         self._series: dict[tuple[str, ...], Any] = {}
+        self._jobs: dict[tuple[Any, Any, Any], tuple[str, str, str]] = {}
         self._queues, self._effects = labels.Names(), labels.Names()
         self._texts = labels.Names()  # operations, loops, destinations and the like: all of them named in code
         self._hear: dict[str, Callable[[Fields], None]] = {
@@ -64,6 +66,7 @@ class Metrics:
             "claim.made": self._claimed,
             "loop.failed": self._loop_failed,
             "effect.reconciled": self._reconciled,
+            "delivery.publish": lambda fields: self._delivered({**fields, "outcome": "confirmed"}),
             "delivery.settle": self._delivered,
             **{f"inbox.{outcome}": self._received(outcome) for outcome in ("created", "duplicate", "quarantined")},
             **{event: self._effect(outcome) for event, outcome in _EFFECTS.items()},
@@ -85,11 +88,15 @@ class Metrics:
         return found
 
     def _job(self, fields: Fields) -> tuple[str, str, str]:
-        return (
-            self._queues.label(str(fields.get("queue_name") or labels.OTHER)),
-            labels.job_type(fields.get("job_type", "")),
-            labels.band(fields.get("priority")),
-        )
+        given = (fields.get("queue_name"), fields.get("job_type"), fields.get("priority"))
+        known = self._jobs.get(given)
+        if known is not None:
+            return known
+        queue = self._queues.label(str(given[0] or labels.OTHER))
+        found = (queue, labels.job_type(given[1]), labels.band(given[2]))
+        if labels.OTHER not in found and len(self._jobs) < JOBS_KEPT:  # a type may still be registered
+            self._jobs[given] = found
+        return found
 
     def _count(self, name: str, *more: str) -> Callable[[Fields], None]:
         return lambda fields: self.series(name, *self._job(fields), *more).inc()
