@@ -19,6 +19,7 @@ from django_jobs.management.compensating import COMPENSATE_VERBS
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
 from django_jobs.management.groups import add_groups, run_groups
+from django_jobs.management.overviews import OVERVIEW_VERBS
 from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.prune import add_prune, run_prune
 from django_jobs.management.show import show_text
@@ -367,6 +368,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     *DECISION_VERBS,
     *EVENT_VERBS,
+    *OVERVIEW_VERBS,
     *PAUSE_VERBS,
     *CANCEL_VERBS,
     *COMPENSATE_VERBS,
