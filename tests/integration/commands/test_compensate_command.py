@@ -57,7 +57,7 @@ def test_plan_is_printed_and_nothing_done(effect: SideEffect) -> None:
 
 
 def test_acknowledged_plan_is_carried_out(effect: SideEffect) -> None:
-    """With its digest: a job, a compensation, an audit row; a second time it is refused."""
+    """With its digest: a job, a compensation, an audit row; a second time it is told that the plan changed."""
     digest = digest_of(effect.pk)
     text, code = compensate(effect.pk, *WHO, "--ack", digest, "--json")
 
@@ -65,7 +65,7 @@ def test_acknowledged_plan_is_carried_out(effect: SideEffect) -> None:
     assert (code, told["outcome"]) == (0, "done")
     assert Compensation.objects.get().job_id == uuid.UUID(told["job_id"])
     assert OperatorAction.objects.get().reason == "the customer gave it back"
-    assert compensate(effect.pk, *WHO, "--ack", digest)[1] == 1
+    assert compensate(effect.pk, *WHO, "--ack", digest)[1] == 4
     assert Compensation.objects.count() == 1
 
 
