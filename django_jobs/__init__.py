@@ -10,29 +10,63 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django_jobs.define.decorators import job
+    from django_jobs.define.events import event_type
+    from django_jobs.define.subscribe import subscribe
+    from django_jobs.domain.events import Event
     from django_jobs.domain.providers import Confirmed, Rejected, Unknown
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.outcome import EnqueueResult
+    from django_jobs.outbox import inbox
+    from django_jobs.outbox.emit import publish
+    from django_jobs.outbox.inbox import Received, receive
+    from django_jobs.outbox.signing import verify_webhook
     from django_jobs.worker.context import JobContext
 
 _PLACES = {
     "Confirmed": "django_jobs.domain.providers",
     "EnqueueResult": "django_jobs.enqueue.outcome",
+    "Event": "django_jobs.domain.events",
     "JobContext": "django_jobs.worker.context",
+    "Received": "django_jobs.outbox.inbox",
     "Rejected": "django_jobs.domain.providers",
     "RetryPolicy": "django_jobs.domain.retry",
     "Unknown": "django_jobs.domain.providers",
     "effect": "django_jobs.effects.adapter",
+    "event_type": "django_jobs.define.events",
+    "inbox": "django_jobs.outbox.inbox",
     "job": "django_jobs.define.decorators",
+    "publish": "django_jobs.outbox.emit",
+    "receive": "django_jobs.outbox.inbox",
+    "subscribe": "django_jobs.define.subscribe",
+    "verify_webhook": "django_jobs.outbox.signing",
 }
+_MODULES = {"inbox"}  # names that stand for a whole module
 
-__all__ = ["Confirmed", "EnqueueResult", "JobContext", "Rejected", "RetryPolicy", "Unknown", "effect", "job"]
+__all__ = [
+    "Confirmed",
+    "EnqueueResult",
+    "Event",
+    "JobContext",
+    "Received",
+    "Rejected",
+    "RetryPolicy",
+    "Unknown",
+    "effect",
+    "event_type",
+    "inbox",
+    "job",
+    "publish",
+    "receive",
+    "subscribe",
+    "verify_webhook",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
-        return getattr(importlib.import_module(_PLACES[name]), name)
+        module = importlib.import_module(_PLACES[name])
+        return module if name in _MODULES else getattr(module, name)
     msg = f"module 'django_jobs' has no attribute {name!r}"
     raise AttributeError(msg)
 

@@ -7,6 +7,7 @@ Keys are the upper-case field names of :class:`JobsSettings`. The settings page 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -108,6 +109,25 @@ class JobsSettings:
         "How workers connect to hear notifications, as a libpq connection string: straight to the server of the jobs "
         "where their other connections go through a pooler in transaction mode. Empty: as they connect otherwise.",
     )
+    source: str = _doc(
+        "", "Which site publishes: the source of every event, a URI. Empty: urn:django: and the project's name."
+    )
+    destinations: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict,
+        metadata={
+            "doc": (
+                "Where events go beside subscribers, for example {'crm': {'PUBLISHER': 'dotted.path.of.a.Publisher', "
+                "'EVENTS': ['shop.order.paid:1']}}; further entries are passed to the publisher, in lower case."
+            )
+        },
+    )
+    event_max_bytes: int = _doc(64 * 1024, "Largest canonical data of an event in bytes; above it, give a dataref.")
+    delivery_timeout: timedelta = _seconds(
+        30, "The longest one batch of deliveries may take; a third of it later its dispatcher is taken for gone."
+    )
+    delivery_attempts: int = _doc(
+        5, "So many refusals of one event by a destination make a dead delivery; outages do not count."
+    )
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
 
     @property
@@ -117,6 +137,7 @@ class JobsSettings:
 
 
 QUEUE_KEYS = ("capacity", "limit")
+EVENT_NAME = re.compile(r"[!-9;-~]+:[1-9][0-9]{0,8}")  # a type without spaces and colons, and its version
 KEYS: dict[str, str] = {item.name.upper(): item.name for item in fields(JobsSettings)}
 
 
@@ -131,7 +152,12 @@ def problems(given: Mapping[str, Any]) -> list[str]:
             found.append(f"DJANGO_JOBS has no setting {key!r}.{_hint(str(key).upper(), KEYS)}")
             continue
         found.extend(_value_problems(key, value, getattr(defaults, KEYS[key])))
-    return found or [*_queue_problems(given.get("QUEUES", {})), *_relation_problems(given)]
+    return found or [
+        *_queue_problems(given.get("QUEUES", {})),
+        *_destination_problems(given.get("DESTINATIONS", {})),
+        *_source_problems(given.get("SOURCE", "")),
+        *_relation_problems(given),
+    ]
 
 
 def _hint(word: str, known: Iterable[str]) -> str:
@@ -153,6 +179,35 @@ def _queue_problems(queues: Mapping[Any, Mapping[Any, Any]]) -> list[str]:
             elif not _is_count(value):
                 found.append(f"{place}[{key!r}] must be a whole number of at least 1, not {value!r}.")
     return found
+
+
+def _destination_problems(destinations: Mapping[Any, Mapping[Any, Any]]) -> list[str]:
+    found = []
+    for name, entry in destinations.items():
+        place = f"DJANGO_JOBS['DESTINATIONS'][{name!r}]"
+        try:
+            if ":" in check_name(name, what="name of the destination", limit=100):
+                found.append(f"{place}: the name may have no colon.")
+        except KeyFormatError as error:
+            found.append(f"{place}: {error}")
+        wrong = [key for key in entry if not isinstance(key, str) or not key.isidentifier() or key != key.upper()]
+        found.extend(f"{place} has the entry {key!r}; names are in upper case." for key in wrong)
+        if not isinstance(entry.get("PUBLISHER"), str) or "." not in entry["PUBLISHER"]:
+            found.append(f"{place}['PUBLISHER'] must be the dotted path of a class.")
+        events = entry.get("EVENTS", ())
+        if not _is_list_of_text(events) or not all(EVENT_NAME.fullmatch(event) for event in events):
+            found.append(f"{place}['EVENTS'] must be a list of types with versions, such as 'shop.order.paid:1'.")
+    return found
+
+
+def _source_problems(source: str) -> list[str]:
+    if not source:
+        return []
+    try:
+        check_name(source, what="SOURCE", limit=200)
+    except KeyFormatError as error:
+        return [f"DJANGO_JOBS['SOURCE']: {error}"]
+    return []
 
 
 def _is_count(value: object) -> bool:

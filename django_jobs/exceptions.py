@@ -89,6 +89,26 @@ class EventError(JobsError, ValueError):
     """An event is not declared, does not fit its declaration, or is too large; nothing was stored."""
 
 
+class WebhookError(JobsError, ValueError):
+    """An inbound webhook is not what the sender signed, or not of now; answer 400 and do nothing with it."""
+
+
+class WebhookHeaderError(WebhookError):
+    """A header that the signature needs is missing or cannot be read."""
+
+
+class WebhookTooOldError(WebhookError):
+    """The webhook was signed longer ago than the tolerance: somebody may have kept it and sends it again."""
+
+
+class WebhookInFutureError(WebhookError):
+    """The webhook was signed further ahead than the tolerance: one of the two clocks is wrong."""
+
+
+class WebhookSignatureError(WebhookError):
+    """No signature of the webhook was made with one of the secrets."""
+
+
 class OutsideTransactionError(JobsError):
     """This must commit together with something, and no transaction is open."""
 

@@ -96,7 +96,7 @@ LOGGING: dict[str, Any] = {
 
 JOBS_TIMES = (
     "HEARTBEAT", "SILENT_AFTER", "EXPIRED_PATIENCE", "REAPER_TICK", "BLIND_AFTER", "STUCK_AFTER", "GRACE", "POLL",
-    "MAX_CALL",
+    "MAX_CALL", "DELIVERY_TIMEOUT",
 )  # fmt: skip
 
 DJANGO_JOBS: dict[str, Any] = {
@@ -106,6 +106,7 @@ DJANGO_JOBS: dict[str, Any] = {
     "NOTIFY": env.bool("JOBS_NOTIFY", default=True),
     "LISTEN_DSN": env("JOBS_LISTEN_DSN", default=""),
     "TRANSACTION_POOLER": env.bool("JOBS_TRANSACTION_POOLER", default=False),
+    "DESTINATIONS": env.json("JOBS_DESTINATIONS", default={}),
     "OWNERS": {
         "billing": {"email": ["billing@example.com"]},
         "shop": {"email": ["shop@example.com"]},

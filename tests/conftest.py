@@ -16,11 +16,11 @@ from coverage import Coverage
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
-from django_jobs.worker.patience import stopping
 from tests.clusters import Binaries, Cluster, find_binaries
-from tests.databases import VENDORS, Server, Servers, point_default_at
+from tests.databases import VENDORS, Server, Servers, point_default_at, quick_folder
 from tests.plugin import NO_POSTGRES, POSTGRES, left_out
 from tests.poolers import NO_PGBOUNCER, Pooler, find_pgbouncer
+from tests.process import kept
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,25 +60,25 @@ def _skipped(vendor: str) -> object:
 
 
 @pytest.fixture(autouse=True)
-def _nobody_stops() -> Iterator[None]:
-    """Take back that a child of this process ended: with it, nobody waits for a database any more."""
-    yield
-    stopping.clear()
+def _same_process_for_all() -> Iterator[None]:
+    """Take back what the test changed in the package's memory: a clock, a declared handler, that the process stops."""
+    with kept():
+        yield
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(
     request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
     django_test_environment: None,
     django_db_blocker: DjangoDbBlocker,
 ) -> Iterator[Servers]:
     """Take the place of pytest-django's set-up: two test databases instead of one."""
     postgres = request.config.stash[POSTGRES]
-    servers = Servers(folder=tmp_path_factory.mktemp("sqlite"), postgres_url=postgres.url if postgres else str)
-    yield servers
-    with django_db_blocker.unblock():
-        servers.remove()
+    with quick_folder() as folder:
+        servers = Servers(folder=folder, postgres_url=postgres.url if postgres else str)
+        yield servers
+        with django_db_blocker.unblock():
+            servers.remove()
 
 
 @pytest.fixture(scope="session")

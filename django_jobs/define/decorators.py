@@ -12,7 +12,7 @@ from django.apps import apps
 from django.core.exceptions import AppRegistryNotReady
 
 from django_jobs.conf import get_settings
-from django_jobs.define.definition import DurableJob, JobDefinition, check_definition, lease_terms
+from django_jobs.define.definition import DurableJob, EventSource, JobDefinition, check_definition, lease_terms
 from django_jobs.define.registry import register
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.options import EnqueueOptions, OnDuplicate, check
@@ -71,10 +71,10 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
         KeyFormatError: A name is empty, too long or not printable ASCII.
     """
     if function is not None:
-        return _declare(function, **declared)
+        return declare(function, **declared)
 
     def decorate(func: Callable[..., Any]) -> DurableJob[..., Any]:
-        return _declare(func, **declared)
+        return declare(func, **declared)
 
     return decorate
 
@@ -88,7 +88,13 @@ _ALLOWED = frozenset(
 )
 
 
-def _declare(func: Callable[..., Any], **declared: Any) -> DurableJob[..., Any]:
+def declare(func: Callable[..., Any], *, source: EventSource | None = None, **declared: Any) -> DurableJob[..., Any]:
+    """Make a job type of a function and register it; ``source`` says from which events its jobs come.
+
+    Raises:
+        DefinitionError: The declaration cannot work; the message says why.
+        KeyFormatError: A name is empty, too long or not printable ASCII.
+    """
     unknown = sorted(set(declared) - _ALLOWED)
     if unknown:
         msg = f"@job has no option {unknown[0]!r} in this version; it takes {', '.join(sorted(_ALLOWED))}."
@@ -112,6 +118,7 @@ def _declare(func: Callable[..., Any], **declared: Any) -> DurableJob[..., Any]:
         takes_context=takes_context,
         atomic=not takes_context if atomic is None else atomic,
         replay_permission=_permission(job_type, declared.get("replay_permission", "")),
+        source=source,
     )
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)

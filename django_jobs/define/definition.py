@@ -16,6 +16,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from asgiref.sync import sync_to_async
 
 from django_jobs.conf import get_settings
+from django_jobs.domain.event_payload import from_payload, to_payload
+from django_jobs.domain.events import Event
 from django_jobs.domain.identity import key_fields, restore
 from django_jobs.domain.lease import LeaseTerms
 from django_jobs.domain.options import EnqueueOptions
@@ -27,6 +29,14 @@ from django_jobs.exceptions import DefinitionError, PayloadError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSource:
+    """The events from which the jobs of a subscriber come."""
+
+    event_type: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +52,7 @@ class JobDefinition:
     takes_context: bool
     atomic: bool
     replay_permission: str = ""
+    source: EventSource | None = None
 
     @property
     def job_type(self) -> str:
@@ -72,6 +83,8 @@ class JobDefinition:
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(name, {}))
+        if self.source is not None and isinstance(arguments["event"], Event):
+            arguments["event"] = to_payload(arguments["event"])
         return arguments
 
     def restore(self, stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,6 +94,8 @@ class JobDefinition:
             PayloadError: A stored value does not fit; the message names the parameter.
         """
         arguments = self.bind((), stored)
+        if self.source is not None:
+            return {"event": from_payload(arguments["event"])}
         try:
             hints = type_hints(self.func)
         except DefinitionError as error:

@@ -165,6 +165,7 @@ def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -
     """Return the row to store; inside a handler it continues the correlation and the trace of that job."""
     options, inside = prepared.options, current.get()
     after = options.run_after
+    correlation_id = (inside.correlation_id or str(inside.job_id)) if inside else ""
     return NewJob(
         job_id=job_id,
         job_type=options.job_type,
@@ -182,7 +183,7 @@ def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -
         delay=after if isinstance(after, timedelta) else None,
         useful_for=options.useful_for,
         owner=options.owner,
-        correlation_id=(inside.correlation_id or str(inside.job_id)) if inside else "",
+        correlation_id=prepared.correlation_id or correlation_id,
         subject=prepared.subject,
-        traceparent=inside.traceparent if inside else "",
+        traceparent=prepared.traceparent or (inside.traceparent if inside else ""),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -21,6 +22,9 @@ class InsideJob:
     traceparent: str
     commits_with_success: bool
     is_stock_task: bool = False
+    attempt_id: uuid.UUID | None = None
+    number: int = 0  # of the attempt
+    held_back: list[Any] | None = None  # events that are stored, in the order of their keys, when the block ends
 
 
 current: ContextVar[InsideJob | None] = ContextVar("django_jobs_inside", default=None)

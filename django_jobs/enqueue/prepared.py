@@ -22,6 +22,8 @@ class Prepared:
     key_scope: str
     subject: str
     using: str
+    correlation_id: str = ""  # of an event that the job comes from; else the handler's that enqueues
+    traceparent: str = ""
 
 
 def encode(options: EnqueueOptions, arguments: Mapping[str, Any], using: str) -> Prepared:

@@ -52,7 +52,11 @@ def _pruned_lines(found: Pruned) -> Iterator[str]:
         counted(found.keys, "expired key"),
     ]
     if not found.dry_run:
-        taken += [counted(found.duplicates, "old duplicate"), counted(found.workers, "old worker")]
+        taken += [
+            counted(found.duplicates, "old duplicate"),
+            counted(found.workers, "old worker"),
+            counted(found.messages, "old message"),
+        ]
     verb = "Would remove" if found.dry_run else "Removed"
     yield f"{verb} {', '.join(taken)} in database {found.database!r}, in {found.seconds:.2f} s."
     for why, many in sorted(found.kept.items()):

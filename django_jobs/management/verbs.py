@@ -15,6 +15,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.deciding_jobs import DECISION_VERBS
+from django_jobs.management.events import EVENT_VERBS
 from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.prune import add_prune, run_prune
 from django_jobs.management.show import show_text
@@ -362,6 +363,7 @@ VERBS: tuple[Verb, ...] = (
         run=_doctor,
     ),
     *DECISION_VERBS,
+    *EVENT_VERBS,
     *PAUSE_VERBS,
     Verb(
         name="prune",

@@ -18,7 +18,7 @@ from django.db import IntegrityError
 from django_jobs.conf import get_settings
 from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import DefinitionError
-from django_jobs.store.prune import START, Limits, Window, look, take, take_duplicates, take_workers
+from django_jobs.store.prune import START, Limits, Window, look, take, take_duplicates, take_messages, take_workers
 from django_jobs.store.times import read_now
 
 BATCH = 500
@@ -53,6 +53,7 @@ class Pruned:
     keys: int
     duplicates: int
     workers: int
+    messages: int
     kept: Mapping[str, int]
 
 
@@ -95,7 +96,7 @@ def prune(*, using: str, batch: int = BATCH, max_seconds: float | None = None, d
         dry_run=dry_run,
         complete=complete,
         seconds=time.monotonic() - started,
-        **{name: run.taken[name] for name in ("content", "jobs", "keys", "duplicates", "workers")},
+        **{name: run.taken[name] for name in ("content", "jobs", "keys", "duplicates", "workers", "messages")},
         # A job that keeps its content keeps its rows, and is counted once.
         kept=dict(run.kept.get(Pruning.CONTENT, Counter()) | run.kept.get(Pruning.JOBS, Counter())),
     )
@@ -164,4 +165,8 @@ def _rest(run: _Run, name: str, take_some: Callable[..., int]) -> bool:
     return False
 
 
-_RESTS: tuple[tuple[str, Callable[..., int]], ...] = (("duplicates", take_duplicates), ("workers", take_workers))
+_RESTS: tuple[tuple[str, Callable[..., int]], ...] = (
+    ("duplicates", take_duplicates),
+    ("workers", take_workers),
+    ("messages", take_messages),
+)

@@ -33,7 +33,7 @@ _IN_POSTGRESQL: tuple[tuple[re.Pattern[str], str], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invariant:
-    """One statement; ``about`` says of what it returns ids: job, attempt, effect, send, step or (of any kind) row."""
+    """One statement; ``about`` says of what it returns ids: job, attempt, effect, send, step, event, delivery, row."""
 
     name: str
     meaning: str
@@ -99,7 +99,7 @@ def _place(invariant: Invariant) -> tuple[int, int]:
     if found is None:
         msg = f"The invariant {invariant.name!r} needs a name of capital letters and a number, for example J1."
         raise ValueError(msg)
-    return "JAPKESR".index(found[1]), int(found[2])
+    return "JAPKESONRC".index(found[1]), int(found[2])
 
 
 def verify(*, using: str) -> Report:

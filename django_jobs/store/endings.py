@@ -80,9 +80,12 @@ def succeed(held: Held, *, result: str | None, budget: timedelta) -> datetime:
         EffectsOpenError: An effect of the job is open, ambiguous, or required and rejected; or another job owns it,
             and this one, which asked for it or had sent it, has not got its receipt.
     """
-    rows = run("succeed", {**_guard(held), "result": result, "budget": budget}, using=held.using)
+    params = {**_guard(held), "result": result, "budget": budget}
+    rows = run("succeed", params, using=held.using)
     if not rows:
         _raise_if_effects_open(held)
+        rows = run("succeed", params, using=held.using)  # the evidence that it waited for may just have come in
+    if not rows:
         refused(held, "succeed")
     telemetry.emit("job.succeed", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
     finished: datetime = rows[0]["finished_at"]

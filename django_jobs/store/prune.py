@@ -154,6 +154,15 @@ def take_duplicates(limits: Limits, *, limit: int, using: str) -> int:
     return len(run("prune/duplicates", params, using=using))
 
 
+def take_messages(limits: Limits, *, limit: int, using: str) -> int:
+    """Delete rows of messages past the time for which they are kept, at most ``limit``; returns how many.
+
+    A message that is an event of this database stays as long as the event: it could be dispatched again.
+    """
+    params = {**limits.params(), "upto": first_id(limits.now + SKEW), "limit": limit}
+    return len(run("prune/messages", params, using=using))
+
+
 def take_workers(limits: Limits, *, limit: int, using: str) -> int:
     """Delete rows of workers that ended or fell silent long ago, at most ``limit``; returns how many."""
     return len(run("prune/workers", {"workers_before": limits.workers_before, "limit": limit}, using=using))

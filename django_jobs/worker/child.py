@@ -38,6 +38,7 @@ class Child:
 
     def __init__(self, config: WorkerConfig, tell: Callable[[Word, int], bool] = lambda *_: True) -> None:
         from django_jobs.worker.claiming import Claimer
+        from django_jobs.worker.dispatch import Dispatching
         from django_jobs.worker.execute import abandon, execute
         from django_jobs.worker.idle import Idle
         from django_jobs.worker.pool import Pool
@@ -53,6 +54,7 @@ class Child:
         self.pool = Pool(config.threads, execute, abandon, self.wake.set)
         self.ending = Ending(self.pool, self.wake, grace=config.grace, announce=lambda: tell(Word.ENDING, 0))
         self.idle = Idle(config, self.claimer, self.wake)
+        self.dispatching = Dispatching(config)
         self._isolated = False
         self._error_since = 0.0
 
@@ -72,6 +74,7 @@ class Child:
 
     def run(self) -> int:
         """Serve until stopped; returns the exit code."""
+        self.dispatching.start()
         look_first = False  # after a sleep that nobody ended, one cheap read tells whether a claim is worth its cost
         while not self.stops and not self.ending.recycling:
             claimed = self._turn(look_first=look_first)
@@ -88,6 +91,7 @@ class Child:
         if not self.pool.running:  # else the end of this process does: what runs may have been promised the worker
             self.seat.give_back()
         code = self.ending.drain(self._stops_while_draining)
+        self.dispatching.stop(seconds=0.0 if self.stops > 1 else self.config.grace)
         self._guarded(self.claimer.settle_doubtful)
         self.pool.stop()
         connections.close_all()
@@ -110,13 +114,17 @@ class Child:
     def _is_drained(self) -> bool:
         if not self.config.drain or self.pool.running:
             return False
-        return self._guarded(self.claimer.is_nothing_left) is True
+        return self._guarded(self._is_nothing_left) is True
+
+    def _is_nothing_left(self) -> bool:
+        return self.dispatching.is_nothing_due() and self.claimer.is_nothing_left()
 
     def _turn(self, *, look_first: bool = False) -> int | None:
         """Do one round; returns how many were claimed, or None when the database did not answer."""
         self._turned = Word.BUSY
         self._end_overdue()
         self.pool.replace_dead()
+        self.dispatching.replace_dead()
         running = self.pool.running
         self._isolated = self._isolated and bool(running)
         free = self.pool.free

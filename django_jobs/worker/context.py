@@ -19,6 +19,7 @@ from django_jobs.domain.providers import Confirmed
 from django_jobs.effects.record import perform
 from django_jobs.enqueue.inside import InsideJob, in_transaction
 from django_jobs.exceptions import DefinitionError, EffectError, PayloadError
+from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import renew, succeed
 from django_jobs.store.completion import finished_step, lock_for_completion, remember_step
 from django_jobs.store.effects import recheck_adopted
@@ -137,6 +138,7 @@ class JobContext:
             yield done
             check_transaction(self._attempt)
             recheck_adopted(self._attempt)
+            store_held_back(self._inside)
             succeed(
                 self._attempt,
                 result=encode_result(done.result, self._attempt.claimed.job_type),
@@ -161,6 +163,7 @@ class JobContext:
                 if stored is None:
                     stored = encode_result(function(), f"step {name}") or "null"
                     check_transaction(self._attempt)
+                    store_held_back(self._inside)
                     remember_step(self._attempt, name, stored)
         result: T = json.loads(stored)
         return result
@@ -203,8 +206,8 @@ class JobContext:
             raise DefinitionError(msg)
         with one_transaction(attempt, operation=f"{operation}()", step=step):
             lock_for_completion(attempt, idle=attempt.lease_remaining, operation=operation)
-            inside.commits_with_success = True
+            inside.commits_with_success, inside.held_back = True, []
             try:
                 yield
             finally:
-                inside.commits_with_success = False
+                inside.commits_with_success, inside.held_back = False, None

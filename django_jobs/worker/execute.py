@@ -15,6 +15,7 @@ from django_jobs.domain.errors import describe
 from django_jobs.domain.identity import fingerprint
 from django_jobs.enqueue.inside import InsideJob, current
 from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
+from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import note_refusal, succeed
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
@@ -95,6 +96,9 @@ def _execute(attempt: RunningAttempt) -> None:
         correlation_id=claimed.correlation_id or str(claimed.job_id),
         traceparent=claimed.traceparent,
         commits_with_success=attempt.definition.atomic,
+        attempt_id=claimed.attempt_id,
+        number=claimed.number,
+        held_back=[] if attempt.definition.atomic else None,
     )
     try:
         arguments = load_arguments(attempt)
@@ -147,6 +151,7 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
         limited_idling(attempt.using, attempt.lease_remaining),
     ):
         result = encode_result(definition.func(**arguments), attempt.claimed.job_type)
+        store_held_back(inside)
         inside.commits_with_success = False  # what runs on commit is outside of it
         attempt.check_open()
         check_transaction(attempt)

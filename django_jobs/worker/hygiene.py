@@ -135,7 +135,7 @@ def begin_transaction(connection: BaseDatabaseWrapper, block: object) -> None:
     if watch is not None:
         watch.block = block
         if watch.current is not None:
-            watch.current.ended_transaction = False
+            watch.current.kept.begin()
 
 
 def end_transaction(connection: BaseDatabaseWrapper) -> None:
@@ -143,6 +143,8 @@ def end_transaction(connection: BaseDatabaseWrapper) -> None:
     watch = watched(connection)
     if watch is not None:
         watch.block = None
+        if watch.current is not None:
+            watch.current.kept.end()
 
 
 def check_block(connection: BaseDatabaseWrapper) -> None:
@@ -156,7 +158,7 @@ def check_block(connection: BaseDatabaseWrapper) -> None:
         return
     if watch.has_lost_block:
         raise JobsError(LOST_BLOCK)
-    if watch.current is not None and watch.current.ended_transaction:
+    if watch.current is not None and watch.current.kept.is_lost():
         raise JobsError(OWN_END)
 
 

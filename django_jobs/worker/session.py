@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import re
 import weakref
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_jobs.worker.kept import Kept
+
+T = TypeVar("T")
 
 # Statements that outlive a transaction. CALL and DO run code that may do anything.
 _CHANGING = frozenset(
@@ -91,7 +97,7 @@ class Session:
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.raw: Any = connection.connection
         self.is_changed = False
-        self.ended_transaction = False  # by a statement of the handler
+        self.kept = Kept(self.raw, vendor=connection.vendor)
         self._vendor = connection.vendor
         self._named: list[Any] = []  # server-side cursors: the server keeps them until somebody closes them
         self._cursors: list[weakref.ref[Any]] = []  # on SQLite an unfinished one holds its snapshot
@@ -101,14 +107,15 @@ class Session:
             self._reported = self._report()
         self._driver = self._driver_state()
 
-    def note(self, query: Any, cursor: Any = None) -> None:
-        """Look at a statement before it is run."""
+    def run(self, query: Any, cursor: Any, action: Callable[[], T]) -> T:
+        """Look at a statement, run it by ``action``, and look whether the handler's transaction is still the same."""
         text = query if isinstance(query, str) else _as_text(query, cursor)
         changes, ends = _verdict(text)
         if changes:
             self.is_changed = True
         if ends:
-            self.ended_transaction = True
+            self.kept.note_end()
+        return self.kept.run(text, action)
 
     def opened(self, cursor: Any, *, named: bool) -> None:
         """Remember a cursor that Django made."""
@@ -151,7 +158,7 @@ class Session:
 
     def is_new(self) -> None:
         """Forget what was seen: the session is as it was in the beginning."""
-        self.is_changed = self.ended_transaction = False
+        self.is_changed = False
 
     def _report(self) -> list[bytes | None]:
         status = self.raw.pgconn.parameter_status
@@ -177,29 +184,27 @@ def _as_text(query: Any, cursor: Any) -> str:
 
 
 class _Tracking:
-    """A cursor that shows its statements to the session before it runs them."""
+    """A cursor that shows its statements to the session, which runs them."""
 
     _django_jobs_session: Session | None = None
 
-    def _show(self, query: Any) -> None:
+    def _watched(self, query: Any, action: Callable[[], T]) -> T:
         session = self._django_jobs_session or getattr(getattr(self, "connection", None), "_django_jobs_session", None)
-        if session is not None:
-            session.note(query, self)
+        return action() if session is None else session.run(query, self, action)
 
     def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-        """Run one statement."""
-        self._show(query)
-        return super().execute(query, *args, **options)  # type: ignore[misc]
+        """Run one text, most often a single statement."""
+        return self._watched(query, partial(super().execute, query, *args, **options))  # type: ignore[misc]
 
     def executemany(self, query: Any, *args: Any, **options: Any) -> Any:
         """Run one statement for many rows."""
-        self._show(query)
-        return super().executemany(query, *args, **options)  # type: ignore[misc]
+        return self._watched(query, partial(super().executemany, query, *args, **options))  # type: ignore[misc]
 
     def executescript(self, script: str) -> Any:
-        """Run several statements; SQLite only."""
-        self._show(script)
-        return super().executescript(script)  # type: ignore[misc]
+        """Run several statements; SQLite only, whose driver commits what is open before them."""
+        if (session := self._django_jobs_session) is not None:
+            session.kept.note_end()
+        return self._watched(script, partial(super().executescript, script))  # type: ignore[misc]
 
 
 _classes: dict[type, type] = {}

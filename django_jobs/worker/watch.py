@@ -33,7 +33,8 @@ class _Call:
     connection: BaseDatabaseWrapper
     since: float
     cancel_at: float
-    cancelled: bool = False
+    cancelling: threading.Thread | None = None
+    is_cut: bool = False
 
 
 class Watch:
@@ -48,15 +49,20 @@ class Watch:
 
     @contextmanager
     def over(self, using: str, seconds: float) -> Iterator[None]:
-        """Let nothing in this block wait for PostgreSQL much longer than ``seconds``; it then fails as a lost call."""
+        """Let nothing in this block wait for PostgreSQL much longer than ``seconds``; it then fails as a lost call.
+
+        A cancellation names a session, not a statement. One that is on its way when the block ends is waited for, so
+        that it cannot hit what the session does next; if it does not end, the connection does.
+        """
         connection = connections[using]
         if connection.vendor != "postgresql":  # SQLite waits for nothing but its lock, with a limit of its own
             yield
             return
         now = time.monotonic()
         number = next(self._numbers)
+        call = _Call(connection, now, now + (HURRIED if self._hurried else seconds))
         with self._lock:
-            self._calls[number] = _Call(connection, now, now + (HURRIED if self._hurried else seconds))
+            self._calls[number] = call
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="django_jobs-watch", daemon=True)
                 self._thread.start()
@@ -65,6 +71,7 @@ class Watch:
         finally:
             with self._lock:
                 del self._calls[number]
+            self._wait_for_cancellation(call)
 
     def hurry(self) -> None:
         """Have calls end soon, those under way too: the process has to. Takes no lock, for signal handlers."""
@@ -88,21 +95,32 @@ class Watch:
         due = min(call.cancel_at, call.since + HURRIED) if self._hurried else call.cancel_at
         if now < due or call.connection.connection is None:  # connecting has a limit of its own
             return
-        if not call.cancelled:
-            call.cancelled = True
-            call.cancel_at = now + CANCEL_TIME
-            call.since = now
-            threading.Thread(target=_cancel, args=(call.connection.connection,), daemon=True).start()
-            return
-        from django_jobs.worker.connection import cut
-
         call.cancel_at = now + CANCEL_TIME
         call.since = now
-        telemetry.emit("database.cut", database=call.connection.alias)
-        cut(call.connection)
+        if call.cancelling is None:
+            call.cancelling = threading.Thread(target=_cancel, args=(call.connection.connection,), daemon=True)
+            call.cancelling.start()
+        else:
+            _cut(call)
+
+    def _wait_for_cancellation(self, call: _Call) -> None:
+        if call.cancelling is None or call.is_cut:
+            return
+        call.cancelling.join(timeout=CANCEL_TIME)
+        if call.cancelling.is_alive():
+            _cut(call)
+
+
+def _cut(call: _Call) -> None:
+    from django_jobs.worker.connection import cut
+
+    call.is_cut = True
+    telemetry.emit("database.cut", database=call.connection.alias)
+    cut(call.connection)
 
 
 def _cancel(raw: object) -> None:
+    """Ask the server to cancel; returns when the server has passed the request on, or does not answer."""
     telemetry.emit("database.cancelled")
     with contextlib.suppress(Exception):  # a server that stands still answers no cancellation either
         safe = getattr(raw, "cancel_safe", None)

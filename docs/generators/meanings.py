@@ -5,12 +5,20 @@ from __future__ import annotations
 PUBLIC = {
     "Confirmed": "What an effect returns when the provider says: applied.",
     "EnqueueResult": "What `enqueue()` returns: `id`, `outcome`, `state`, `created`, `version_differs`.",
+    "Event": "What a subscriber gets: `id`, `type`, `version`, `data`, `subject`, `ordering_key`, `created_at`.",
     "JobContext": "The type of a handler's `context`.",
+    "Received": "What `receive()` returns: `outcome`, `job_id`, `reason`.",
     "Rejected": "What an effect returns when the answer proves that nothing was applied.",
     "RetryPolicy": "How failures of a job type are answered.",
     "Unknown": "What an effect returns for anything else: a time-out, a reset, an answer that cannot be read.",
     "effect": "Decorator: a function becomes an operation at a provider.",
+    "event_type": "Declares an event type in an app's `events` module: name, version, fields.",
+    "inbox": "`inbox.once()`: a consumer that is no job takes a message once, in its own transaction.",
     "job": "Decorator: a function becomes the handler of a job type.",
+    "publish": "Records an event in the transaction in which it happens; returns its id.",
+    "receive": "Take a message from outside, such as a webhook, once: see [webhooks](../how-to/receive-webhooks.md).",
+    "subscribe": "Decorator: a function becomes a job type whose jobs come from events.",
+    "verify_webhook": "Check who signed a webhook and when; returns its id.",
 }
 
 JOB_DEFAULTS = {

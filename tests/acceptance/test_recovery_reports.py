@@ -165,8 +165,8 @@ def test_thirty_stops_charge_nothing_r29(make_worker: MakeWorker, witness: Witne
     """A job longer than the grace, stopped 30 times: released each time, due at once, its error budgets untouched."""
     job_id = work.enqueue(n=1, seconds=600).id
     for number in range(1, 31):
-        worker = make_worker(threads=1, arguments=("--grace", "0")).start()
-        wait_for(lambda i=number: witness.lines("start", number=i), seconds=180, what=f"start {number}")
+        worker = make_worker(threads=1, arguments=("--grace", "1")).start()
+        worker.wait_for(lambda i=number: witness.lines("start", number=i), seconds=180, what=f"start {number}")
         worker.term()
         assert worker.wait(seconds=60) == 3
         job = Job.objects.get(pk=job_id)

@@ -148,8 +148,18 @@ class WorkerProcess:
 
     def wait_ready(self, *, seconds: float = 60) -> WorkerProcess:
         """Wait until each child follows the orders of its supervisor."""
-        wait_for(lambda: len(self._ready_children()) == self.processes, seconds=seconds, what=f"a child: {self.text}")
+        self.wait_for(lambda: len(self._ready_children()) == self.processes, seconds=seconds, what="a child")
         return self
+
+    def wait_for(self, look: Callable[[], T], *, seconds: float, what: str) -> T:
+        """Poll until this worker did something; say at once what it printed if it has ended instead."""
+        try:
+            wait_for(lambda: look() or not self.is_running(), seconds=seconds, what=what)
+        except NotInTimeError as error:
+            raise NotInTimeError(f"{error}: {self.text}") from None
+        if not (found := look()):
+            raise NotInTimeError(f"{what}: the worker ended with {self.process.poll()} before it: {self.text}")
+        return found
 
     def _ready_children(self) -> list[int]:
         # Its threads, the loop, and the thread that follows orders: that one is started last.

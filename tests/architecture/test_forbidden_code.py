@@ -18,6 +18,7 @@ MAY_IMPORT_BY_NAME = {
     "django_jobs/define/discovery.py",
     "django_jobs/define/registry.py",
     "django_jobs/effects/adapters/mail.py",
+    "django_jobs/outbox/destinations.py",
 }
 VAGUE_NAMES = {"base_utils", "common", "helper", "helpers", "misc", "util", "utils"}
 LINES_MAX = 500

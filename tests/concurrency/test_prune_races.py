@@ -9,17 +9,19 @@ import subprocess
 import sys
 import time
 import uuid
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection, models, transaction
+from django.db import OperationalError, connection, models, transaction
 
 from django_jobs import clock, store
 from django_jobs.domain.identity import fingerprint
 from django_jobs.domain.ids import first_id, uuid7
+from django_jobs.domain.states import Pruning
 from django_jobs.models import Attempt, IdempotencyKey, Job, JobPayload, PrunedStretch, SideEffect
 from django_jobs.operate.prune import prune
 from django_jobs.operate.verify import verify
@@ -29,7 +31,7 @@ from tests.databases import Server
 from tests.declared import charge
 from tests.factories import JOB_TYPE
 from tests.integration.operate.stories import Story, later
-from tests.scenes import BUDGET, known, request
+from tests.scenes import BUDGET, NOON, known, request
 
 commits = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parents[2]
@@ -250,3 +252,35 @@ def test_kill_9_in_the_middle_loses_nothing_and_counts_nothing_twice(server: Ser
     assert (found.content, found.jobs) == (many - done, many)
     assert recorded("content") == recorded("jobs") == many
     assert not verify(using="default").violated
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "text", "is_busy"),
+    [
+        ("55P03", "canceling statement due to lock timeout", True),
+        ("40P01", "deadlock detected", True),
+        ("", "database is locked", True),
+        ("57P01", "terminating connection", False),
+    ],
+)
+@pytest.mark.django_db(transaction=True)
+def test_only_somebody_elses_lock_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, sqlstate: str, text: str, is_busy: bool
+) -> None:
+    """A batch that somebody holds rows of is left for later; a database that fails is an error."""
+
+    class FromServerError(Exception):
+        """What the driver raises."""
+
+    def fail(name: str, params: Any, *, using: str) -> Any:
+        error = OperationalError(text)
+        error.__cause__ = FromServerError()
+        error.__cause__.sqlstate = sqlstate  # type: ignore[attr-defined]
+        raise error
+
+    window = store_prune.Window(kind=Pruning.KEYS, after=store_prune.START, last=store_prune.START, due=(), kept={})
+    limits = store_prune.Limits(**dict.fromkeys((field.name for field in fields(store_prune.Limits)), NOON))
+    monkeypatch.setattr(store_prune, "run", fail)
+
+    with contextlib.nullcontext() if is_busy else pytest.raises(OperationalError, match=text):
+        assert store_prune.take(window, limits, only=[], limit=1, using="default") is None

@@ -8,9 +8,10 @@ import sys
 import threading
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoDbBlocker
 
 from tests.databases import Server, Servers
@@ -120,6 +121,43 @@ def test_empty_brings_back_what_migrations_wrote(server: Server) -> None:
     assert sorted(Permission.objects.values_list("pk", "codename")) == before
     assert not ContentType.objects.filter(model="changed").exists()
     assert User.objects.count() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("anew", [False, True])
+def test_empty_leaves_nothing_whatever_refers_to_what(server: Server, anew: bool) -> None:
+    """Rows that refer to each other go in one go, few and many, and rows of a table that the test made."""
+    group = Group.objects.create(name="small")
+    users = User.objects.bulk_create(User(username=f"{n}-{'x' * 100}") for n in range(1000))
+    for user in users[:3]:
+        user.groups.add(group)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE made_by_a_test (n integer)")
+        cursor.execute("INSERT INTO made_by_a_test VALUES (1)")
+
+    server.empty(anew=anew)
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM made_by_a_test")
+        left = cursor.fetchone()[0]
+        cursor.execute("DROP TABLE made_by_a_test")
+    assert (left, Group.objects.count(), User.objects.count(), User.groups.through.objects.count()) == (0, 0, 0, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_empty_sends_the_same_for_any_number_of_tables(server: Server) -> None:
+    """A table more costs no statement more."""
+    with CaptureQueriesContext(connection) as before:
+        server.empty()
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE made_by_a_test (n integer)")
+
+    with CaptureQueriesContext(connection) as after:
+        server.empty()
+
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE made_by_a_test")
+    assert len(after) == len(before)
 
 
 @pytest.mark.postgres

@@ -38,16 +38,16 @@ ONE_OF_EACH = {"queues": ["default", "limited"], "limits": [None, 2]}
 def emptied(server: Server, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Commit what the test loads, and leave nothing."""
     with django_db_blocker.unblock():
-        server.empty()
+        server.empty(anew=True)
         yield
-        server.empty()
+        server.empty(anew=True)
 
 
 @pytest.fixture(scope="module")
 def million(server: Server, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """A million jobs: most are done, 100,000 are queued, 100,000 due later, 20,000 due, 50,000 dead; 200 run."""
     with django_db_blocker.unblock():
-        server.empty()
+        server.empty(anew=True)
         add(MILLION - 270_200, **backlog.DONE)
         add(100_000, priority="n % 7 - 3", queue_name="'q' || n % 5")
         add(
@@ -67,7 +67,7 @@ def million(server: Server, django_db_blocker: DjangoDbBlocker) -> Iterator[None
             )
         settled()
         yield
-        server.empty()
+        server.empty(anew=True)
 
 
 def _shown(label: str, run: Run) -> Run:

@@ -356,6 +356,9 @@ def test_unknown_database_is_a_usage_error(verb: str) -> None:
         "show": (uuid.uuid4(),),
         "explain": (uuid.uuid4(),),
         **dict.fromkeys(("replay", "discard", "run-now", "expire-lease"), (uuid.uuid4(),)),
+        **dict.fromkeys(("redispatch", "discard-delivery"), (uuid.uuid4(),)),
+        "reroute": ("shop.order.paid",),
+        "subscriptions": ("list",),
         "resume": pause,
         "pause": (*pause, "--reason", "why"),
     }

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_jobs import Confirmed, Rejected, Unknown
 from django_jobs.domain.errors import ErrorRecord
@@ -136,3 +137,26 @@ def test_job_that_meets_the_deletion_of_its_effect_begins_anew(
     assert receipt.provider_ref == "ch_2"
     assert effect_row().job_id == second.job_id
     assert clean()
+
+
+def test_effect_that_is_deleted_before_it_is_locked_is_recorded_anew(present: MovableClock) -> None:
+    """Found by its key, gone when its lock was asked for: the second insert is the first."""
+    provider = keyed(Confirmed("ch_1"), Confirmed("ch_2"))
+    act(running(), provider)
+    before = effect_row().pk
+    deleted: list[int] = []
+
+    def delete_after_insert(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        done = execute(sql, params, many, context)
+        if not deleted and sql.startswith("INSERT") and "django_jobs_sideeffect" in sql:
+            deleted.append(1)
+            SideEffect.objects.filter(pk=before).delete()
+        return done
+
+    second = running()
+    with connection.execute_wrapper(delete_after_insert):
+        receipt = act(second, provider)
+
+    assert receipt.provider_ref == "ch_2"
+    assert effect_row().pk != before
+    assert effect_row().job_id == second.job_id

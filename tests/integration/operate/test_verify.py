@@ -11,15 +11,29 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
-from django_jobs.models import Attempt, Job, JobPayload, Send, SideEffect
+from django_jobs.models import Attempt, Delivery, Job, JobPayload, Send, SideEffect
 from django_jobs.operate import verify as module
 from django_jobs.operate.verify import Report, invariants, verify
-from tests.integration.operate import corrupt_effects, corrupt_jobs, corrupt_keys, corrupt_pruning
+from tests.integration.operate import (
+    corrupt_effects,
+    corrupt_events,
+    corrupt_inbox,
+    corrupt_jobs,
+    corrupt_keys,
+    corrupt_pruning,
+)
 from tests.integration.operate.corruptions import CORRUPTIONS, Corruption
 from tests.integration.operate.healthy import healthy
 from tests.integration.operate.stories import Story
 
-REGISTERED = (corrupt_jobs, corrupt_keys, corrupt_effects, corrupt_pruning)  # importing them fills CORRUPTIONS
+REGISTERED = (
+    corrupt_jobs,
+    corrupt_keys,
+    corrupt_effects,
+    corrupt_events,
+    corrupt_inbox,
+    corrupt_pruning,
+)  # importing them fills CORRUPTIONS
 
 
 def found(report: Report) -> dict[str, set[str]]:
@@ -34,8 +48,12 @@ CASES = [(name, corruption) for name, listed in CORRUPTIONS.items() for corrupti
 def test_healthy_database_violates_nothing() -> None:
     """Jobs in every state, with every kind of past, satisfy every invariant."""
     healthy()
+    corrupt_events.healthy_events()
 
     assert found(verify(using="default")) == {}
+    assert set(Delivery.objects.values_list("state", flat=True)) == {
+        "waiting", "pending", "claimed", "published", "dead_lettered", "discarded",
+    }  # fmt: skip
     assert set(Job.objects.values_list("state", flat=True)) == {
         "scheduled", "queued", "running", "failed", "succeeded", "dead_lettered", "cancelled",
     }  # fmt: skip
@@ -140,7 +158,7 @@ def test_invariants_are_told_apart() -> None:
 
     assert len({item.name for item in listed}) == len(listed) > 30
     assert all(item.meaning and not item.meaning.endswith(".") for item in listed)
-    assert {item.about for item in listed} <= {"job", "attempt", "effect", "send", "step", "row"}
+    assert {item.about for item in listed} <= {"job", "attempt", "effect", "send", "step", "event", "delivery", "row"}
 
 
 def _thousand_jobs() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -12,7 +13,8 @@ from django_jobs import clock, store
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import Alone, DeadReason
 from django_jobs.exceptions import EffectsOpenError, LeaseLostError
-from django_jobs.store import Claimed
+from django_jobs.models import SideEffect
+from django_jobs.store import Claimed, endings
 from django_jobs.store.completion import finished_step, lock_for_completion, read_back, remember_step
 from tests.databases import Server
 from tests.factories import JobFactory, SendFactory, SideEffectFactory
@@ -310,3 +312,26 @@ def test_step_is_remembered_with_its_attempt(database: Server) -> None:
     assert finished_step(proof, "mail") == '{"sent":true}'
     assert finished_step(proof, "bill") is None
     assert job.steps.get().fence == 1
+
+
+def test_effect_that_is_settled_at_the_same_moment_lets_the_job_succeed(
+    database: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evidence that comes between the refusal and the look at its reason: the owner succeeds, and hears of no lost lease."""
+    job = JobFactory(running=True)
+    effect = SideEffectFactory(job=job, ambiguous=True)
+    real = endings.run
+
+    def then_settled(name: str, params: Any, *, using: str) -> Any:
+        rows = real(name, params, using=using)
+        SideEffect.objects.filter(pk=effect.pk).update(
+            state="succeeded", resolved_at=effect.created_at, resolved_by="send"
+        )
+        return rows
+
+    monkeypatch.setattr(endings, "run", then_settled)
+
+    store.succeed(held(job), result=None, budget=BUDGET)
+
+    job.refresh_from_db()
+    assert job.state == "succeeded"

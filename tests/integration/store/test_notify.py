@@ -211,3 +211,15 @@ def test_look_says_when_something_may_be_due(
 
     assert found.aside is ("lane" in job)
     assert found.seconds == (None if expected is None else pytest.approx(expected, abs=0.002))
+
+
+def test_transaction_that_somebody_else_manages_is_not_followed(transactional_db: None) -> None:
+    """With autocommit switched off Django cannot say when the commit comes: nothing is remembered, and nothing fails."""
+    connection.set_autocommit(False)
+    try:
+        notify.note_notified(QUEUE, using="default")
+        connection.commit()
+    finally:
+        connection.set_autocommit(True)
+
+    assert notify._notified == {}

@@ -233,3 +233,13 @@ def test_instant_field_serves_both_databases(database: Server, vendor: str) -> N
     assert field.db_type(connection) == ("timestamp with time zone" if vendor == "postgresql" else "datetime")
     JobFactory(available_at=NOON)
     assert Job.objects.filter(available_at=to_text(NOON) + ("+00" if vendor == "postgresql" else "")).exists()
+
+
+@pytest.mark.sqlite
+def test_sqlite_adds_nothing_to_no_time(database: Server) -> None:
+    """As PostgreSQL does: a sum with NULL is NULL."""
+    statements._prepare_sqlite(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT django_jobs_add(NULL, 5), django_jobs_add('2026-03-01 12:00:00.000000', NULL)")
+
+        assert cursor.fetchone() == (None, None)

@@ -120,3 +120,46 @@ def test_call_in_time_is_left_alone(quick: Watch) -> None:
     told = telemetry.counts - before
     assert not told["database.cancelled"] + told["database.cut"]
     assert quick._calls == {}
+
+
+def next_statement() -> None:
+    """Run a statement that is still under way when a late cancellation arrives."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(0.6)")
+
+
+def test_late_cancellation_hits_no_later_statement(quick: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that ends while its cancellation is on the way waits for it: the next one on the connection is not hit."""
+    sent, cancel = threading.Event(), module._cancel
+
+    def late(raw: object) -> None:
+        sent.wait(0.2)
+        cancel(raw)
+
+    monkeypatch.setattr(module, "_cancel", late)
+    with quick.over("default", 0):
+        ask()
+        quick.look()
+    kept = connection.connection
+
+    next_statement()
+
+    assert connection.connection is kept
+
+
+def test_connection_whose_cancellation_hangs_is_ended(quick: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows when such a cancellation arrives, so nothing may run on that connection any more."""
+    over = threading.Event()
+    monkeypatch.setattr(module, "_cancel", lambda raw: over.wait(30))
+    before = telemetry.counts["database.cut"]
+    with quick.over("default", 0):
+        ask()
+        quick.look()
+
+    with pytest.raises(OperationalError):
+        ask()
+
+    over.set()
+    assert telemetry.counts["database.cut"] == before + 1
+    drop("default")
+    ask()

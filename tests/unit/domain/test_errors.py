@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 
 from django_jobs import exceptions
 from django_jobs.domain.downstream import Proof, http_proof
-from django_jobs.domain.errors import classify
+from django_jobs.domain.errors import classify, wish
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.retry_after import parse_retry_after
 from django_jobs.domain.states import DeadReason, ErrorClass
+from tests.integration.worker import odd
 
 POLICY = RetryPolicy()
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -332,3 +333,39 @@ def test_classify_hands_on_the_longest_wish_of_a_group() -> None:
     assert classify(ExceptionGroup("several", members), POLICY).retry_after == 2 * MINUTE
     declared = RetryPolicy(permanent=(ExceptionGroup,))
     assert classify(ExceptionGroup("several", members), declared).error_class is P
+
+
+LATER = NOW + timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (exceptions.Snooze(MINUTE), MINUTE),
+        (ExceptionGroup("several", [exceptions.Snooze(MINUTE), exceptions.Snooze(2 * MINUTE)]), 2 * MINUTE),
+        (ExceptionGroup("several", [exceptions.Snooze(MINUTE), ValueError("no")]), None),
+        (ValueError("no"), None),
+    ],
+)
+def test_wish_is_heard_if_every_member_snoozes(error: BaseException, asked: timedelta | None) -> None:
+    """The longest delay speaks for a group; one member that failed makes it a failure."""
+    heard = wish(error)
+
+    assert (heard.delay if isinstance(heard, exceptions.Snooze) else heard) == asked
+
+
+def test_wish_of_waiting_effects_is_the_latest_time() -> None:
+    """Of several effects that wait for evidence the last one decides when to look again; nonsense is the earliest time."""
+    waiting = [exceptions.EffectUncertain("open", retry_at=at) for at in (NOW, LATER, None, LATER.replace(tzinfo=None))]
+
+    heard = wish(ExceptionGroup("several", waiting))
+
+    assert heard is waiting[1]
+
+
+def test_wish_of_an_error_that_cannot_be_looked_at_is_none() -> None:
+    """Whatever a class does when somebody looks at it, its error is a failure like any other, also within a group."""
+    shy = odd.TrappedError("no")
+
+    assert wish(shy) is None
+    assert wish(ExceptionGroup("several", [exceptions.Snooze(MINUTE), shy])) is None

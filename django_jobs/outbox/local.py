@@ -1,0 +1,67 @@
+"""Delivering to subscribers: their jobs are stored in the transaction that marks the deliveries as published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_jobs.conf import get_settings
+from django_jobs.define.definition import JobDefinition
+from django_jobs.domain.event_payload import ENVELOPE_BYTES, ENVELOPE_DEPTH, to_payload
+from django_jobs.domain.events import Confirmed, Nacked, Report
+from django_jobs.domain.identity import canonical, fingerprint, scope_text
+from django_jobs.enqueue.enqueue import decide
+from django_jobs.enqueue.prepared import Prepared
+from django_jobs.exceptions import PayloadError
+from django_jobs.outbox.destinations import subscriber_of
+from django_jobs.store.deliveries import ClaimedDelivery, mark_published, one_delivery_transaction
+
+
+def delivery_key(claimed: ClaimedDelivery) -> str:
+    """Return the key of a subscriber's job: the event's id, and the number of the redispatch if it is one."""
+    event = str(claimed.event.id)
+    return f"{event}:{claimed.redispatch}" if claimed.redispatch else event
+
+
+def deliver(batch: Sequence[ClaimedDelivery], *, using: str) -> list[tuple[ClaimedDelivery, Report]]:
+    """Store a job for each delivery and mark it, in one transaction; the queue's capacity does not matter here.
+
+    Returns:
+        What could not be delivered, with the reason. The rest is published, or belongs to another dispatcher by now.
+    """
+    prepared: list[tuple[ClaimedDelivery, Prepared]] = []
+    refused: list[tuple[ClaimedDelivery, Report]] = []
+    for claimed in batch:
+        definition = subscriber_of(claimed.destination)
+        try:
+            if definition is None:
+                refused.append((claimed, Nacked(f"This code has no subscriber {claimed.destination!r}.")))
+            else:
+                prepared.append((claimed, _prepared(claimed, definition, using)))
+        except PayloadError as error:
+            refused.append((claimed, Nacked(str(error))))
+    with one_delivery_transaction(using):
+        # Marked first: whoever lost its lease meanwhile stores nothing, and waits here for whoever took over.
+        marked = mark_published([(claimed, Confirmed("job")) for claimed, _ in prepared], using=using)
+        for claimed, item in prepared:
+            if claimed.delivery_id in marked:
+                decide(item)  # a duplicate has its job already
+    return refused
+
+
+def _prepared(claimed: ClaimedDelivery, definition: JobDefinition, using: str) -> Prepared:
+    event, rules = claimed.event, get_settings()
+    most = rules.event_max_bytes + ENVELOPE_BYTES
+    depth = rules.payload_max_depth + ENVELOPE_DEPTH
+    text = canonical({"event": to_payload(event)}, max_bytes=most, max_depth=depth)
+    options = definition.options
+    return Prepared(
+        options=options,
+        arguments=text,
+        fingerprint=fingerprint(text),
+        key=delivery_key(claimed),
+        key_scope=scope_text(options.tenant, options.key_scope),
+        subject=event.subject,
+        using=using,
+        correlation_id=event.correlation_id or str(event.id),
+        traceparent=event.traceparent,
+    )

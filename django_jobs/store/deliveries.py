@@ -1,0 +1,213 @@
+"""Deliveries on their way: leased by a dispatcher, marked with proof of the attempt, taken back when it is gone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import connections, transaction
+
+from django_jobs import telemetry
+from django_jobs.domain.deliveries import Following
+from django_jobs.domain.events import Confirmed, Event, Parcel
+from django_jobs.store.statements import Row, run
+
+RECEIPT_LIMIT = 255
+DETAIL_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedDelivery:
+    """A leased delivery with its event; ``attempt_id`` is the proof of ownership."""
+
+    delivery_id: uuid.UUID
+    attempt_id: uuid.UUID
+    number: int
+    destination: str
+    redispatch: int
+    failed_count: int
+    event: Event
+
+    @property
+    def parcel(self) -> Parcel:
+        """What a publisher gets."""
+        return Parcel(delivery_id=self.delivery_id, destination=self.destination, number=self.number, event=self.event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """One destination at a glance; ``due_in`` is None when nothing is pending there."""
+
+    destination: str
+    due_in: timedelta | None
+    failures: int
+    open_for: timedelta  # how long the breaker still keeps everybody away; zero: not at all
+    in_order: bool  # something unfinished has an ordering key
+    some_lost: bool  # of any destination: a lease is over
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something may be claimed now."""
+        return self.due_in is not None and self.due_in <= timedelta(0) and self.open_for <= timedelta(0)
+
+
+def look_at_destinations(destinations: Sequence[str], *, using: str) -> list[Outlook]:
+    """See by one statement where something is due; locks nothing."""
+    return [_outlook(row) for row in run("outbox/look", {"destinations": list(destinations)}, using=using)]
+
+
+def _outlook(row: Row) -> Outlook:
+    now: datetime = row["now"]
+    due, until = row["available_at"], row["open_until"]
+    return Outlook(
+        destination=row["destination"],
+        due_in=None if due is None else due - now,
+        failures=row["failures"] or 0,
+        open_for=timedelta(0) if until is None else max(timedelta(0), until - now),
+        in_order=bool(row["in_order"]),
+        some_lost=bool(row["some_lost"]),
+    )
+
+
+def claim_deliveries(
+    destination: str, attempt_ids: Sequence[uuid.UUID], *, worker_id: uuid.UUID, lease: timedelta, using: str
+) -> list[ClaimedDelivery]:
+    """Lease due deliveries of one destination, one per attempt id, those first that have been due longest."""
+    params = {
+        "destination": destination,
+        "attempt_ids": list(attempt_ids),
+        "limit": len(attempt_ids),
+        "worker_id": worker_id,
+        "lease": lease,
+    }
+    rows = run("outbox/claim", params, using=using)
+    place = {attempt_id: number for number, attempt_id in enumerate(attempt_ids)}
+    return [_claimed(row) for row in sorted(rows, key=lambda row: place[row["attempt_id"]])]
+
+
+def _claimed(row: Row) -> ClaimedDelivery:
+    texts = ("type", "source", "subject", "tenant", "dataref", "ordering_key", "correlation_id", "causation_id")
+    event = Event(
+        id=row["event_id"],
+        version=row["version"],
+        data_text=row["data"],
+        created_at=row["event_created_at"],
+        key_seq=row["key_seq"],
+        traceparent=row["traceparent"],
+        **{name: row[name] for name in texts},
+    )
+    return ClaimedDelivery(
+        delivery_id=row["id"],
+        attempt_id=row["attempt_id"],
+        number=row["fence"],
+        destination=row["destination"],
+        redispatch=row["redispatch"],
+        failed_count=row["failed_count"],
+        event=event,
+    )
+
+
+def mark_published(found: Sequence[tuple[ClaimedDelivery, Confirmed]], *, using: str) -> set[uuid.UUID]:
+    """Record confirmations, and let the next delivery of each ordering key go; returns the deliveries it marked.
+
+    One that is missing belongs to somebody else by now: its attempt is on record as confirmed, nothing else changed.
+    """
+    if not found:
+        return set()
+    rows = [
+        (item.delivery_id, item.attempt_id, _text(report.receipt, RECEIPT_LIMIT), report.status)
+        for item, report in found
+    ]
+    params: dict[str, Any] = {"rows": rows}
+    for name, values in zip(("ids", "attempt_ids", "receipts", "statuses"), zip(*rows, strict=True), strict=True):
+        params[name] = list(values)
+    marked = {row["id"] for row in run("outbox/mark", params, using=using)}
+    for item, _ in found:
+        name = "delivery.publish" if item.delivery_id in marked else "delivery.refused"
+        telemetry.emit(name, delivery_id=item.delivery_id, destination=item.destination, number=item.number)
+    return marked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """How one attempt ended that delivered nothing."""
+
+    claimed: ClaimedDelivery
+    following: Following
+    detail: str = ""
+    status: int | None = None
+
+
+def settle(found: Sequence[Settlement], *, using: str) -> set[uuid.UUID]:
+    """Record attempts that delivered nothing; returns the deliveries that still belonged to them."""
+    if not found:
+        return set()
+    rows = [
+        (
+            item.claimed.delivery_id,
+            item.claimed.attempt_id,
+            item.following.outcome.value,
+            item.following.state.value,
+            item.following.failed_count,
+            item.following.delay.total_seconds(),
+            item.status,
+            _text(item.detail, DETAIL_LIMIT),
+            item.following.dead_reason,
+        )
+        for item in found
+    ]
+    names = ("ids", "attempt_ids", "outcomes", "states", "failed", "delays", "statuses", "details", "reasons")
+    params: dict[str, Any] = {"rows": rows}
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        params[name] = list(values)
+    settled = {row["id"] for row in run("outbox/settle", params, using=using)}
+    for item in found:
+        telemetry.emit(
+            "delivery.settle",
+            delivery_id=item.claimed.delivery_id,
+            destination=item.claimed.destination,
+            outcome=item.following.outcome.value,
+            state=item.following.state.value,
+            refused=item.claimed.delivery_id not in settled,
+        )
+    return settled
+
+
+def _text(text: str, limit: int) -> str:
+    """Return what every database stores of a text from outside."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()[:limit]
+
+
+def take_back_lost(*, limit: int, using: str) -> int:
+    """Make deliveries due again whose dispatcher's lease is over; returns how many."""
+    rows = run("outbox/take_back", {"limit": limit}, using=using)
+    for row in rows:
+        telemetry.emit("delivery.lost", delivery_id=row["id"], destination=row["destination"])
+    return len(rows)
+
+
+def sweep(destination: str, *, after: str, limit: int, using: str) -> tuple[str, int]:
+    """Let waiting heads of up to so many ordering keys go, behind the key ``after``.
+
+    Returns:
+        The key to go on behind (empty: all were seen), and how many deliveries it let go.
+    """
+    (row,) = run("outbox/sweep", {"destination": destination, "after": after, "limit": limit}, using=using)
+    if row["promoted"]:
+        telemetry.emit("delivery.swept", destination=destination, count=row["promoted"])
+    return row["last_key"] or "", row["promoted"]
+
+
+@contextmanager
+def one_delivery_transaction(using: str) -> Iterator[None]:
+    """Open a transaction of the dispatcher's own, which reads what is committed whatever the project's default is."""
+    connection = connections[using]
+    with transaction.atomic(using=using):
+        if connection.vendor == "postgresql" and len(connection.atomic_blocks) == 1:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        yield

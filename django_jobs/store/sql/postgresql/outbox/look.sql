@@ -1,0 +1,16 @@
+-- purpose: see per destination when something is due, and whether it is down; and whether anything waits in order or was lost
+-- guard: none; reads only
+-- index: django_jobs_delivery_ready, django_jobs_delivery_head, django_jobs_delivery_held
+WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now)
+SELECT q.name AS destination, (
+        SELECT d.available_at FROM django_jobs_delivery d
+        WHERE d.state = 'pending' AND d.destination = q.name ORDER BY d.available_at LIMIT 1) AS available_at,
+    b.failures, b.open_until, clock.now,
+    EXISTS (
+        SELECT 1 FROM django_jobs_delivery h
+        WHERE h.destination = q.name AND NOT (h.ordering_key = '') AND h.redispatch = 0 AND h.state IN ('waiting', 'pending', 'claimed', 'dead_lettered')) AS in_order,
+    EXISTS (
+        SELECT 1 FROM django_jobs_delivery c
+        WHERE c.state IN ('claimed', 'dead_lettered') AND c.state = 'claimed' AND c.lease_expires_at <= clock.now) AS some_lost
+FROM clock, unnest(%(destinations)s::text[]) AS q(name)
+LEFT JOIN django_jobs_destination b ON b.name = q.name

@@ -1,0 +1,171 @@
+"""What people decide about deliveries: again, never, or to where they should have gone."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.exceptions import PermissionDenied
+
+from django_jobs.domain.events import Confirmed, Nacked
+from django_jobs.exceptions import ActionChangedError, ActionRefusedError
+from django_jobs.models import Delivery, Job, OperatorAction
+from django_jobs.operate.action import Decision, Done, Operator
+from django_jobs.operate.delivery_lookup import DeliveryNotFoundError
+from django_jobs.operate.discard_delivery import DiscardDelivery
+from django_jobs.operate.redispatch import Redispatch
+from django_jobs.operate.reroute import Reroute
+from tests.crowd import together
+from tests.integration.outbox.conftest import PAID, Clockwork, Subscribe, delivered, published
+from tests.publishers import Desk
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADA = Operator(actor="ada", owner="shop", reason="the consumer was mended", reason_code="code_fixed")
+
+
+def decided(decision: Decision, operator: Operator = ADA) -> Done:
+    """Look, say yes, and act."""
+    return decision.submit(operator, digest=decision.plan().digest)
+
+
+@pytest.fixture
+def dead(crm: Desk, clockwork: Clockwork) -> Delivery:
+    """A dead head of an ordering key, with two events behind it."""
+    for number in (1, 2, 3):
+        published(number, ordering_key="order:1")
+    crm.answer = lambda parcel: Nacked("too large")
+    for _ in range(6):
+        delivered()
+        clockwork.forward(minutes=11)
+    crm.answer = lambda parcel: Confirmed()
+    crm.got.clear()
+    return Delivery.objects.get(state="dead_lettered")
+
+
+def test_redispatch_is_a_delivery_of_its_own(crm: Desk, dead: Delivery) -> None:
+    """It goes out past the dead one, which stays and holds its key; both are on record."""
+    plan = Redispatch(dead.pk, using="default").plan()
+    assert "holds back 2 later events of its ordering key" in " ".join(plan.lines)
+
+    done = decided(Redispatch(dead.pk, using="default"))
+    delivered()
+
+    again = Delivery.objects.get(redispatch=1)
+    assert (again.state, again.event_id, again.fence) == ("published", dead.event_id, 1)
+    assert done.details == {"delivery": str(again.pk), "redispatch": 1}
+    assert crm.numbers() == [1]
+    assert sorted(Delivery.objects.values_list("state", flat=True)) == [
+        "dead_lettered", "published", "waiting", "waiting",
+    ]  # fmt: skip
+    audit = OperatorAction.objects.get()
+    assert (audit.action, audit.delivery_id, audit.event_id, audit.from_state, audit.actor) == (
+        "redispatch", dead.pk, dead.event_id, "dead_lettered", "ada",
+    )  # fmt: skip
+
+
+def test_discard_lets_the_key_go_on(crm: Desk, dead: Delivery) -> None:
+    """What waited behind a dead delivery is delivered in its order."""
+    decided(DiscardDelivery(dead.pk, using="default"))
+    delivered()
+
+    assert crm.numbers() == [2, 3]
+    dead.refresh_from_db()
+    assert (dead.state, dead.dead_at, dead.dead_reason) == ("discarded", None, "")
+    assert OperatorAction.objects.get().action == "discard_delivery"
+    with pytest.raises(ActionRefusedError, match="It is discarded"):
+        decided(DiscardDelivery(dead.pk, using="default"))
+
+
+def test_arrived_event_is_sent_again_with_a_yes_more(crm: Desk) -> None:
+    """A consumer that does not look at ids would work twice: the plan says so."""
+    published()
+    delivered()
+    delivery = Delivery.objects.get()
+
+    plan = Redispatch(delivery.pk, using="default").plan()
+    assert [item.name for item in plan.acknowledge] == ["again"]
+    decided(Redispatch(delivery.pk, using="default"))
+
+    with pytest.raises(ActionRefusedError, match="on its way there already"):
+        decided(Redispatch(delivery.pk, using="default"))
+    delivered()
+    decided(Redispatch(delivery.pk, using="default"))
+    delivered()
+    assert sorted(Delivery.objects.values_list("redispatch", "state")) == [
+        (0, "published"), (1, "published"), (2, "published"),
+    ]  # fmt: skip
+
+
+def test_two_redispatches_at_once_are_one(crm: Desk, dead: Delivery) -> None:
+    """The second one sees that it changed."""
+    digest = Redispatch(dead.pk, using="default").plan().digest
+
+    results = together(*[lambda: Redispatch(dead.pk, using="default").submit(ADA, digest=digest)] * 4)
+
+    assert sum(isinstance(result, Done) for result in results) == 1, results
+    assert Delivery.objects.filter(redispatch__gt=0).count() == 1
+    assert OperatorAction.objects.count() == 1
+
+
+def test_stale_acknowledgement_is_refused(crm: Desk, dead: Delivery) -> None:
+    """Nothing happens when something changed since the operator looked."""
+    digest = DiscardDelivery(dead.pk, using="default").plan().digest
+    Delivery.objects.filter(pk=dead.pk).update(revision=99)
+
+    with pytest.raises(ActionChangedError):
+        DiscardDelivery(dead.pk, using="default").submit(ADA, digest=digest)
+    assert OperatorAction.objects.count() == 0
+
+
+def test_redispatched_event_is_another_job_of_a_subscriber(subscriber: Subscribe) -> None:
+    """The number of the redispatch is part of the key: the subscriber runs again."""
+    subscriber(lambda event: None)
+    event_id = published()
+    delivered()
+    decided(Redispatch(Delivery.objects.get().pk, using="default"))
+    delivered()
+
+    keys = sorted(Job.objects.values_list("payload__key", flat=True))
+    assert keys == [str(event_id), f"{event_id}:1"]
+
+
+def test_reroute_sends_what_went_nowhere(paid: str, subscriber: Subscribe) -> None:
+    """Events published before anybody listened are sent once; those that had a route are left alone."""
+    early = [published(number) for number in range(3)]
+    assert Reroute(PAID, using="default").plan().refused.startswith("Nothing is subscribed")
+    subscriber(lambda event: None)
+    late = published(9)
+
+    done = decided(Reroute(PAID, using="default"))
+
+    assert done.details == {"deliveries": 3}
+    assert set(Delivery.objects.filter(redispatch=1).values_list("event_id", flat=True)) == set(early)
+    assert Delivery.objects.get(redispatch=0).event_id == late
+    with pytest.raises(ActionRefusedError, match="No event of this type"):
+        decided(Reroute(PAID, using="default"))
+    delivered()
+    assert Job.objects.count() == 4
+
+
+class Viewer:
+    """A user who may look only."""
+
+    def get_username(self) -> str:
+        return "eve"
+
+    def has_perm(self, perm: str) -> bool:
+        return False
+
+
+def test_decisions_need_their_permission(crm: Desk, dead: Delivery) -> None:
+    """Without it nothing is written."""
+    eve = Operator(actor="eve", owner="shop", reason="just because I can", user=Viewer())
+    for decision in (Redispatch(dead.pk, using="default"), DiscardDelivery(dead.pk, using="default")):
+        with pytest.raises(PermissionDenied, match="redispatch_outboxevent"):
+            decided(decision, eve)
+    assert (OperatorAction.objects.count(), Delivery.objects.filter(redispatch__gt=0).count()) == (0, 0)
+
+
+def test_what_does_not_exist_is_said(paid: str) -> None:
+    """An id without a row is an error that names it."""
+    with pytest.raises(DeliveryNotFoundError, match="There is no delivery"):
+        Redispatch(published(), using="default").plan()

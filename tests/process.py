@@ -1,0 +1,109 @@
+"""What the package remembers for a whole process; each test finds it as the first one did.
+
+Workers live in processes of their own, so such memory is right for them. Tests share one process with each other.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from django.db import connections
+
+from django_jobs import clock, telemetry
+from django_jobs.define import events, registry
+from django_jobs.effects import adapter
+from django_jobs.enqueue import backpressure
+from django_jobs.outbox import wake
+from django_jobs.store import notify, statements
+from django_jobs.worker.failures import failures
+from django_jobs.worker.outage import outage
+from django_jobs.worker.patience import stopping
+from django_jobs.worker.watch import watch
+
+Restore = Callable[[], None]
+
+CONTAINERS: tuple[Any, ...] = (
+    telemetry._receivers,
+    telemetry._failed,
+    telemetry.counts,
+    notify._notified,
+    wake._listening,
+)
+ATTRIBUTES: tuple[tuple[Any, str], ...] = (
+    (clock, "_source"),
+    (statements, "_prepare"),
+    (backpressure._samples, "_taken"),
+    (failures, "_told"),
+    (failures, "_untold"),
+    (outage, "_since"),
+    (outage, "_told"),
+    (outage, "_last"),
+    (watch, "_hurried"),
+)
+# What stays: where it comes from, or what it says, is the same for every test.
+HARMLESS = frozenset(
+    {
+        "django_jobs.backends.email._sent",  # context variables
+        "django_jobs.domain.ids._generator",  # ids go on rising
+        "django_jobs.enqueue.inside.current",
+        "django_jobs.effects.adapters.storage.storage_put",  # without a state
+        "django_jobs.store.new_jobs._columns",
+        "django_jobs.store.new_jobs._shared",
+        "django_jobs.worker.session._verdicts",  # what is remembered follows from the text alone
+        "django_jobs.worker.session._classes",
+    }
+)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Bring back what the package remembers for the process when the block ends."""
+    with ExitStack() as stack:
+        for container in CONTAINERS:
+            stack.callback(_refill, container, copy.copy(container))
+        for owner, name in ATTRIBUTES:
+            stack.callback(setattr, owner, name, copy.copy(getattr(owner, name)))
+        for declared in (registry._jobs, adapter._declared):
+            stack.callback(_forget_declared, declared, set(declared), frozenset(sys.modules))
+        stack.callback(_forget_event_types, set(events._types), frozenset(sys.modules))
+        for alias, settings in connections.settings.items():
+            stack.callback(_put_back, alias, copy.deepcopy(settings))
+        if not stopping.is_set():
+            stack.callback(stopping.clear)
+        yield
+
+
+def _refill(container: Any, before: Any) -> None:
+    if container != before:
+        container.clear()
+        (container.extend if isinstance(container, list) else container.update)(before)
+
+
+def _forget_declared(declared: dict[str, Any], before: set[str], modules: frozenset[str]) -> None:
+    """Forget what a test declared; what a module declares that was imported meanwhile stays with its module."""
+    for name in set(declared) - before:
+        if _module_of(declared[name]) in modules:
+            del declared[name]
+
+
+def _forget_event_types(before: set[tuple[str, int]], modules: frozenset[str]) -> None:
+    """Forget what a test declared, unless a module was imported meanwhile that may have declared it."""
+    if not any(name.endswith(".events") for name in set(sys.modules) - modules):
+        for key in set(events._types) - before:
+            del events._types[key]
+
+
+def _module_of(item: Any) -> str:
+    function = item.definition.func if hasattr(item, "definition") else item
+    return str(function.__module__)
+
+
+def _put_back(alias: str, before: dict[str, Any]) -> None:
+    now = connections.settings.get(alias)
+    if now is not None and now != before:
+        now.clear()
+        now.update(before)

@@ -1,0 +1,1 @@
+"""Signatures, event bodies and address rules, which need no database."""
