@@ -111,8 +111,8 @@ def _clear() -> None:
     """Delete the jobs, all of which are the demo's by now, with everything that belongs to them, and the orders."""
     with transaction.atomic():
         for model in apps.get_app_config("django_jobs").get_models():
-            if model is not Installation and model is not Worker:
-                model._default_manager.all().delete()  # noqa: SLF001  Django documents it for all models alike
+            if model not in (Installation, Worker):
+                models.QuerySet(model).delete()  # the audit's own querysets refuse to
         Worker.objects.filter(name__startswith=NAME_PREFIX).delete()
         Order.objects.all().delete()
 
