@@ -32,6 +32,8 @@ def register() -> None:
     for check in (
         check_settings,
         check_registry,
+        check_routes,
+        check_publishers,
         check_owners,
         check_commands,
         check_database_settings,
@@ -80,6 +82,40 @@ def check_registry(**_: object) -> list[CheckMessage]:
                     id="django_jobs.W102",
                 )
             )
+    return found
+
+
+def check_routes(**_: object) -> list[CheckMessage]:
+    """E103: a subscriber or a destination takes events that nobody declares, so it would never get any."""
+    from django_jobs.define.events import find_event_type
+    from django_jobs.outbox.destinations import routes
+
+    if _setting_problems():
+        return []
+    return [
+        Error(
+            f"{route.destination!r} takes events {route.event_type!r} v{route.version}, which nobody declares.",
+            hint="Declare them with event_type() in the events module of an app, or correct the name or the version.",
+            id="django_jobs.E103",
+        )
+        for route in routes()
+        if find_event_type(route.event_type, route.version) is None
+    ]
+
+
+def check_publishers(**_: object) -> list[CheckMessage]:
+    """E104: a destination in the settings has a publisher that cannot be made."""
+    from django_jobs.outbox.destinations import make_publisher
+
+    if _setting_problems():
+        return []
+    found: list[CheckMessage] = []
+    for name in get_settings().destinations:
+        try:
+            make_publisher(name).close()
+        except DefinitionError as error:
+            hint = "Correct PUBLISHER or the entries that are passed to it."
+            found.append(Error(str(error), hint=hint, id="django_jobs.E104"))
     return found
 
 

@@ -204,7 +204,7 @@ class EffectTooLateError(EffectError, PermanentError):
 
 
 class JobCancelled(JobsError):  # noqa: N818
-    """Raised inside a handler whose job was cancelled."""
+    """Raised inside a handler whose job somebody wants cancelled; or raised by a handler that cancels its own job."""
 
 
 class EffectRejected(EffectError):  # noqa: N818

@@ -97,7 +97,7 @@ def classify(error: BaseException, policy: RetryPolicy, *, now: datetime | None 
         return Classified(error_class=_U, reason="the error raises another one when it is looked at, so nobody knows")
 
 
-def wish(error: BaseException) -> exceptions.Snooze | exceptions.EffectUncertain | None:
+def wish(error: BaseException) -> exceptions.Snooze | exceptions.EffectUncertain | exceptions.JobCancelled | None:
     """Return what an error, or a group in which every member says the same, asks for instead of counting as a failure.
 
     Of several the one with the longest delay, or the latest time, speaks for all.
@@ -109,6 +109,9 @@ def wish(error: BaseException) -> exceptions.Snooze | exceptions.EffectUncertain
     if all(issubclass(type(leaf), exceptions.EffectUncertain) for leaf in leaves):
         uncertain = [leaf for leaf in leaves if isinstance(leaf, exceptions.EffectUncertain)]
         return max(uncertain, key=_retry_at, default=None)
+    cancelled = [leaf for leaf in leaves if issubclass(type(leaf), exceptions.JobCancelled)]
+    if len(cancelled) == len(leaves):
+        return next((leaf for leaf in cancelled if isinstance(leaf, exceptions.JobCancelled)), None)
     return None
 
 

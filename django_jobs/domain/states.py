@@ -221,7 +221,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 BY_NAME: dict[str, Transition] = {transition.name: transition for transition in TRANSITIONS}
 
 # Frozen here, written with the rooms that need them: no store function and no SQL file yet.
-NOT_BUILT: frozenset[str] = frozenset({"cancel", "cancel_running", "compensated"})
+NOT_BUILT: frozenset[str] = frozenset({"compensated"})
 
 FINISHED_STATES: frozenset[JobState] = frozenset({S.SUCCEEDED, S.CANCELLED})
 

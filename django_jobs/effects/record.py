@@ -61,6 +61,7 @@ class ActiveAttempt(Held, Protocol):
     """What the record of effects needs of a running attempt."""
 
     open_call_until: float | None
+    cancel_requested: bool
 
     @property
     def claimed(self) -> Claimed:
@@ -104,6 +105,7 @@ def perform(
         EffectNeedsReviewError: Only a human can find out.
         EffectChangedError: Asked for with another request although the earlier one may have been applied.
         EffectKeyReusedError: Another job holds the business key in a way that a human must look at.
+        JobCancelled: Somebody wants the job cancelled, and nothing is unclear; nothing was sent.
     """
     declared = resolve(operation)
     text = _request_text(name, declared, request)
@@ -188,7 +190,7 @@ class Performance:
 
     def advance(self) -> Confirmed | None:
         """Decide and act once; the receipt, or None when the decision must be made anew."""
-        self.intent = replace(self.intent, send_id=uuid7())
+        self.intent = replace(self.intent, send_id=uuid7(), cancelled=self.attempt.cancel_requested)
         no_time = self._no_time()
         try:
             self.ends_at = clock.boot_seconds() + self.intent.call.total_seconds()  # read before anything is sent

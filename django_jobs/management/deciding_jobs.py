@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from django.core.management.base import CommandParser
 
-from django_jobs.management.deciding import add_job, decide, job_of, start_of, usage
+from django_jobs.management.deciding import add_job, add_operator, decide, job_of, start_of, usage
+from django_jobs.management.deciding_many import add_cancel, add_selection, cancel, check_alone, many_of
 from django_jobs.management.verb import Options, Verb, Write
 from django_jobs.operate.discard import Discard
+from django_jobs.operate.expire_lease import ExpireLease
 from django_jobs.operate.listing import parse_span
 from django_jobs.operate.replay import Replay
+from django_jobs.operate.run_now import RunNow
 
 
 def _add_replay(parser: CommandParser) -> None:
-    add_job(parser)
+    parser.add_argument(
+        "job",
+        metavar="JOB",
+        nargs="?",
+        help="The job's id, or its first 8 digits or more if no other begins so. Without it: the jobs of a selection.",
+    )
+    add_operator(parser)
     add_start(parser)
+    add_selection(parser)
 
 
 def add_start(parser: CommandParser) -> None:
@@ -30,6 +40,9 @@ def add_start(parser: CommandParser) -> None:
 
 
 def _replay(options: Options, write: Write) -> int:
+    if options["job"] is None:
+        return decide(usage(lambda: many_of(options)), options, write)
+    check_alone(options)
     job = job_of(options)
     decision = usage(
         lambda: Replay(
@@ -47,10 +60,18 @@ def _discard(options: Options, write: Write) -> int:
     return decide(Discard(job_of(options).pk, using=options["database"]), options, write)
 
 
+def _run_now(options: Options, write: Write) -> int:
+    return decide(RunNow(job_of(options).pk, using=options["database"]), options, write)
+
+
+def _expire_lease(options: Options, write: Write) -> int:
+    return decide(ExpireLease(job_of(options).pk, using=options["database"]), options, write)
+
+
 DECISION_VERBS: tuple[Verb, ...] = (
     Verb(
         name="replay",
-        help="Run a dead letter again as the same job; prints the plan, acts with --ack.",
+        help="Run a dead letter again as the same job, or many; prints the plan, acts with --ack.",
         add_arguments=_add_replay,
         run=_replay,
     ),
@@ -59,5 +80,23 @@ DECISION_VERBS: tuple[Verb, ...] = (
         help="Settle a dead letter for good: nothing of it runs again; prints the plan, acts with --ack.",
         add_arguments=add_job,
         run=_discard,
+    ),
+    Verb(
+        name="run-now",
+        help="Run a job now that waits for its time; prints the plan, acts with --ack.",
+        add_arguments=add_job,
+        run=_run_now,
+    ),
+    Verb(
+        name="expire-lease",
+        help="End the wrong lease of a running job, so that it is taken back; prints the plan, acts with --ack.",
+        add_arguments=add_job,
+        run=_expire_lease,
+    ),
+    Verb(
+        name="cancel-replay",
+        help="End a replay of many; prints the plan, acts with --ack.",
+        add_arguments=add_cancel,
+        run=cancel,
     ),
 )

@@ -62,6 +62,7 @@ def _parts(shown: Shown) -> Iterator[str]:
     for effect in shown["adopted"]:
         yield from _effect("Adopted effect", effect)
     yield from _rows("Steps", shown["steps"], ("name", "fence", "created_at", "result"))
+    yield from _rows("Cancel requests", shown["cancel_requests"], ("created_at", "generation", "fate", "told"))
     yield from _rows("Duplicates", shown["duplicates"], ("created_at", "outcome", "id"))
 
 

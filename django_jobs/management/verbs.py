@@ -13,6 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
+from django_jobs.management.cancelling import CANCEL_VERBS
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
@@ -365,6 +366,7 @@ VERBS: tuple[Verb, ...] = (
     *DECISION_VERBS,
     *EVENT_VERBS,
     *PAUSE_VERBS,
+    *CANCEL_VERBS,
     Verb(
         name="prune",
         help="Remove the content, then the rows, of jobs that finished long ago; what is still needed stays.",

@@ -36,7 +36,7 @@ REASON_MIN, REASON_LIMIT = 10, 2000
 NAME_LIMIT = 100
 PLAN_BYTES = 1024 * 1024
 BUSY_AFTER = "1s"  # how long a decision waits for a row that a worker is committing
-_LOCK_NOT_AVAILABLE = "55P03"
+_BUSY = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure: nothing was written
 
 
 class User(Protocol):
@@ -74,10 +74,10 @@ class Operator:
     user: User | None = None
 
     def __post_init__(self) -> None:
-        _text("operator", self.actor, least=1, most=150)
-        _text("owner", self.owner, least=1, most=NAME_LIMIT)
-        _text("reason", self.reason, least=REASON_MIN, most=REASON_LIMIT)
-        _text("ticket", self.ticket, least=0, most=NAME_LIMIT)
+        check_text("operator", self.actor, least=1, most=150)
+        check_text("owner", self.owner, least=1, most=NAME_LIMIT)
+        check_text("reason", self.reason, least=REASON_MIN, most=REASON_LIMIT)
+        check_text("ticket", self.ticket, least=0, most=NAME_LIMIT)
         if self.reason_code not in REASON_CODES:
             msg = f"The reason code must be one of {', '.join(REASON_CODES)}, not {self.reason_code!r}."
             raise OperatorError(msg)
@@ -93,7 +93,12 @@ class Operator:
             raise PermissionDenied(msg)
 
 
-def _text(what: str, value: object, *, least: int, most: int) -> None:
+def check_text(what: str, value: object, *, least: int, most: int) -> None:
+    """Refuse a text of an operator that is missing, too long, or that no database stores.
+
+    Raises:
+        OperatorError: The message says which text, and why.
+    """
     if not isinstance(value, str) or len(value.strip()) < least:
         msg = f"The {what} needs at least {least} sign{'s' if least > 1 else ''}; got {value!r}."
         raise OperatorError(msg)
@@ -275,15 +280,18 @@ class Decision(ABC):
 def _bounded(using: str) -> Iterator[None]:
     """Open the transaction of a decision; a row that a worker holds is waited for no longer than a second."""
     connection = connections[using]
+    outermost = not connection.in_atomic_block
     try:
         with transaction.atomic(using=using):
             if connection.vendor == "postgresql":
                 with connection.cursor() as cursor:
+                    if outermost:  # a plan made under the lock must see what was committed before it
+                        cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                     cursor.execute("SELECT set_config('lock_timeout', %s, true)", [BUSY_AFTER])
             yield
     except OperationalError as error:
         state = getattr(error.__cause__, "sqlstate", "")
-        if state == _LOCK_NOT_AVAILABLE or "locked" in str(error):
+        if state in _BUSY or "locked" in str(error):
             msg = "A worker is committing this job just now; nothing was done. Try again in a moment."
             raise RowBusyError(msg) from error
         raise

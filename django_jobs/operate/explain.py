@@ -9,6 +9,7 @@ from datetime import timedelta
 from django_jobs.domain.canonical import canonical
 from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.models import Job
+from django_jobs.operate.cancel_requests import cancel_lines
 from django_jobs.operate.explain_attempts import attempt_lines
 from django_jobs.operate.explain_effects import effect_lines
 from django_jobs.operate.explain_next import next_lines
@@ -42,7 +43,7 @@ def explain(job: Job, *, using: str) -> Explanation:
     plan = plan_replay(history)
     sections = (
         Section(title="What was intended", lines=tuple(_intended(history))),
-        Section(title="Who claimed it", lines=tuple(attempt_lines(history))),
+        Section(title="Who claimed it", lines=(*attempt_lines(history), *cancel_lines(history))),
         Section(title="What happened to each side effect", lines=tuple(effect_lines(history))),
         Section(title="What is next", lines=tuple(next_lines(history))),
         Section(title="Would a replay be safe", lines=tuple(_replay(history, plan))),

@@ -10,6 +10,9 @@ from django_jobs.models import Reconciliation, Send, SideEffect
 from django_jobs.operate.history import EffectHistory, JobHistory, redactor
 from django_jobs.operate.wording import instant
 
+_NOT_COMPARED = (
+    "Whether it asked for the same could not be compared: the content of what was applied had been removed by then."
+)
 _STATES: dict[str, str] = {
     EffectState.PLANNED: "planned; nothing was sent",
     EffectState.IN_FLIGHT: "sent; no answer is recorded, so it may have been applied",
@@ -40,6 +43,8 @@ def effect_lines(history: JobHistory) -> Iterator[str]:
             f"Effect {_named(item.effect)}: {_state(item.effect)} by job {item.effect.job_id}; this job took its "
             f"receipt{_reference(item.effect)} and sent nothing."
         )
+        if not all(item.is_compared(adoption) for adoption in item.adoptions if adoption.job_id == history.job.pk):
+            yield f"  {_NOT_COMPARED}"
 
 
 def _named(effect: SideEffect) -> str:
@@ -53,7 +58,12 @@ def _state(effect: SideEffect) -> str:
 def _ended(effect: SideEffect) -> str:
     if effect.resolved_at is None:
         return ""
-    how = {"send": "by the provider's answer", "reconciliation": "by asking the provider", "policy": "by policy"}
+    how = {
+        "send": "by the provider's answer",
+        "reconciliation": "by asking the provider",
+        "policy": "by policy",
+        "operator": "by an operator",
+    }
     by = how.get(effect.resolved_by, f"by {effect.resolved_by}")
     return f", known since {instant(effect.resolved_at)} {by}{_reference(effect)}"
 
@@ -73,7 +83,8 @@ def _details(item: EffectHistory, history: JobHistory, mask: Redactor) -> Iterat
     for question in item.reconciliations:
         yield f"  Asked {_asker(question, history)} at {instant(question.created_at)}: {_found(question)}."
     for adoption in item.adoptions:
-        yield f"  Job {adoption.job_id} took its receipt at {instant(adoption.created_at)}."
+        doubt = "" if item.is_compared(adoption) else f" {_NOT_COMPARED}"
+        yield f"  Job {adoption.job_id} took its receipt at {instant(adoption.created_at)}.{doubt}"
     if item.effect.needs_review:
         yield f"  Waits for a human: {mask.text(item.effect.review_reason)}"
     elif item.effect.state == EffectState.ABANDONED:

@@ -9,7 +9,7 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import is_aside, kind_in
 from django_jobs.domain.states import AttemptOutcome, JobState, PauseKind
-from django_jobs.models import Job, Worker
+from django_jobs.models import Job, OperatorAction, Worker
 from django_jobs.operate.history import JobHistory, redactor
 from django_jobs.operate.wording import LOSS, dead_reason, instant, relative
 from django_jobs.store.limits import limits_of
@@ -93,7 +93,15 @@ def _succeeded(history: JobHistory) -> Iterator[str]:
 
 
 def _cancelled(history: JobHistory) -> Iterator[str]:
-    yield f"Nothing: it was cancelled at {instant(history.job.finished_at)}."
+    yield f"Nothing: it was cancelled at {instant(history.job.finished_at)}{_by_whom(history)}."
+
+
+def _by_whom(history: JobHistory) -> str:
+    actions = OperatorAction.objects.using(history.using).filter(job_id=history.job.pk, action="cancel")
+    last = actions.order_by("-id").first()
+    if last is None:
+        return " by its own handler"
+    return f" on the word of {last.actor}: {redactor().text(last.reason).rstrip('.')}"
 
 
 _NEXT = {

@@ -16,6 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.redaction import DEFAULT_NAMES, MASK, Redactor
 from django_jobs.models import (
     Attempt,
+    CancelRequest,
     DuplicateEnqueue,
     EffectAdoption,
     IdempotencyKey,
@@ -26,6 +27,7 @@ from django_jobs.models import (
     Send,
     SideEffect,
 )
+from django_jobs.operate.cancel_requests import fates
 from django_jobs.operate.wording import duration, instant
 from django_jobs.store.times import read_now
 
@@ -38,6 +40,11 @@ class EffectHistory:
     sends: tuple[Send, ...]
     reconciliations: tuple[Reconciliation, ...]
     adoptions: tuple[EffectAdoption, ...]
+    content_removed_at: datetime | None = None  # of the job that caused it
+
+    def is_compared(self, adoption: EffectAdoption) -> bool:
+        """Whether what the adopter asked for was compared with what had been applied: afterwards nobody can tell."""
+        return self.content_removed_at is None or adoption.created_at < self.content_removed_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +61,7 @@ class JobHistory:
     adopted: tuple[EffectHistory, ...]
     steps: tuple[JobStep, ...]
     duplicates: tuple[DuplicateEnqueue, ...]
+    cancel_requests: tuple[CancelRequest, ...]
 
     @property
     def content_removed(self) -> str:
@@ -79,14 +87,16 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         payload=JobPayload.objects.using(using).filter(pk=job.pk).first(),
         key=IdempotencyKey.objects.using(using).filter(pk=job.pk).first(),
         attempts=tuple(Attempt.objects.using(using).filter(job_id=job.pk).order_by("number")),
-        effects=_with_rows(effects.filter(job_id=job.pk), using),
-        adopted=_with_rows(effects.filter(pk__in=list(taken)), using),
+        effects=effects_with_rows(effects.filter(job_id=job.pk), using),
+        adopted=effects_with_rows(effects.filter(pk__in=list(taken)), using),
         steps=tuple(JobStep.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         duplicates=tuple(DuplicateEnqueue.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
+        cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
     )
 
 
-def _with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory, ...]:
+def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory, ...]:
+    """Return effects with their sends, questions and adoptions, oldest first, in three queries."""
     found = sorted(effects, key=lambda effect: (effect.created_at, effect.pk))
     if not found:
         return ()
@@ -94,15 +104,24 @@ def _with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory
     sends = _by_effect(Send.objects.using(using).filter(effect_id__in=ids).order_by("number"))
     asked = _by_effect(Reconciliation.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
     adoptions = _by_effect(EffectAdoption.objects.using(using).filter(effect_id__in=ids).order_by("created_at", "id"))
+    emptied = {effect.job_id for effect in found if not effect.request_digest and adoptions[effect.pk]}
+    jobs = Job.objects.using(using).filter(pk__in=emptied) if emptied else Job.objects.none()
+    removed = dict(jobs.values_list("pk", "content_removed_at"))
     return tuple(
         EffectHistory(
             effect=effect,
             sends=tuple(sends[effect.pk]),
             reconciliations=tuple(asked[effect.pk]),
             adoptions=tuple(adoptions[effect.pk]),
+            content_removed_at=removed.get(effect.job_id),
         )
         for effect in found
     )
+
+
+def effect_history(effect: SideEffect, *, using: str) -> EffectHistory:
+    """Read the rows of one effect."""
+    return _with_rows([effect], using)[0]
 
 
 def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:
@@ -162,6 +181,9 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
         "adopted": effects(history.adopted),
         "steps": rows(history.steps),
         "duplicates": rows(history.duplicates),
+        "cancel_requests": [
+            {**row_as_dict(told.request, mask), "fate": told.fate.value, "told": told.text} for told in fates(history)
+        ],
     }
 
 

@@ -4,6 +4,7 @@ This room holds one function per transition, each of which runs one guarded stat
 ``enqueue``, ``effects``, ``worker`` and ``operate``. A fenced statement that changes no row raises.
 """
 
+from django_jobs.store.cancels import cancel, cancel_running, cancels_asked, request_cancel
 from django_jobs.store.claims import Claimed, ClaimRequest, KnownType, claim
 from django_jobs.store.decisions import discard, replay, run_now
 from django_jobs.store.endings import Failure, dead_letter, fail, release, snooze, succeed
@@ -23,6 +24,9 @@ __all__ = [
     "NewJob",
     "Page",
     "abandoned",
+    "cancel",
+    "cancel_running",
+    "cancels_asked",
     "claim",
     "count_held",
     "dead_letter",
@@ -42,6 +46,7 @@ __all__ = [
     "release",
     "renew",
     "replay",
+    "request_cancel",
     "rescue",
     "run_now",
     "snooze",

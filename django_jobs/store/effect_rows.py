@@ -24,6 +24,7 @@ TEXT_LIMIT = 8192
 ABANDONED = "policy"
 BY_SEND = "send"
 BY_RECONCILIATION = "reconciliation"
+BY_OPERATOR = "operator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Intent:
 
     ``call`` is how long the next request may take; ``send_id`` the id of the send that may come of it, made by the
     asker, so that after a lost reply it can find out whether the send was recorded. ``useful_until`` refuses a first
-    send.
+    send, and ``cancelled`` a send before which nothing is unclear.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Intent:
     send_id: uuid.UUID
     useful_until: datetime | None
     namespace: str
+    cancelled: bool = False
 
 
 def compensation_of(effect: SideEffect) -> Literal["none", "open", "succeeded"]:  # noqa: ARG001

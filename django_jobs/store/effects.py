@@ -35,7 +35,7 @@ from django_jobs.domain.identity import provider_key
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.states import EffectState, SendOutcome
-from django_jobs.exceptions import EffectKeyReusedError, EffectTooLateError
+from django_jobs.exceptions import EffectKeyReusedError, EffectTooLateError, JobCancelled
 from django_jobs.models import EffectAdoption, Send, SideEffect
 from django_jobs.models import Reconciliation as ReconciliationRow
 from django_jobs.store.completion import lock_for_completion
@@ -94,18 +94,20 @@ def intend(held: Held, intent: Intent, *, sending: bool = True) -> Intended:
     Raises:
         LeaseLostError: The attempt no longer owns the job.
         EffectTooLateError: This would be the first send, and the job is worth nothing any more.
+        JobCancelled: Somebody wants the job cancelled, and no send of this effect is unclear.
     """
     with transaction.atomic(using=held.using):
         lock_for_completion(held, idle=_IDLE, operation="effect")
         now = read_now(held.using)
         effect = _locked(intent, held, now)
-        sends = _sends(effect)
+        sends = sends_of(effect)
         facts = facts_of(effect, sends, intent, job_id=held.job_id, now=now)
         mine = next((send for send in sends if send.pk == intent.send_id and send.outcome is None), None)
         decision = _again(mine) if mine else _decide(facts, sends, held, intent)
         if not decision.may_send:
             _act(effect, sends, decision, held=held, now=now)
         elif sending and mine is None:
+            _refuse_unwanted(sends, intent)
             _refuse_useless(sends, intent, now)
             _send(effect, sends, intent, decision=decision, held=held, now=now)
         if effect.job_id != held.job_id and decision.action is not Action.ADOPT:
@@ -132,7 +134,8 @@ def _locked(intent: Intent, held: Held, now: datetime) -> SideEffect:
     return effect
 
 
-def _sends(effect: SideEffect) -> list[Send]:
+def sends_of(effect: SideEffect) -> list[Send]:
+    """Return the sends of an effect in their order."""
     return list(Send.objects.using(effect._state.db).filter(effect_id=effect.pk).order_by("number"))  # noqa: SLF001
 
 
@@ -153,6 +156,13 @@ def _decide(facts: EffectFacts, sends: Sequence[Send], held: Held, intent: Inten
     return decide(facts)
 
 
+def _refuse_unwanted(sends: Sequence[Send], intent: Intent) -> None:
+    """Begin nothing for a cancelled job; what may have been applied is still found out, also by the same request."""
+    if intent.cancelled and not any((send.outcome or "open") in UNCLEAR for send in sends):
+        msg = f"The effect {intent.name!r} was not sent: somebody asked that the job be cancelled."
+        raise JobCancelled(msg)
+
+
 def _refuse_useless(sends: Sequence[Send], intent: Intent, now: datetime) -> None:
     if not sends and intent.useful_until is not None and now >= intent.useful_until:
         msg = (
@@ -166,7 +176,7 @@ def _send(
     effect: SideEffect, sends: list[Send], intent: Intent, *, decision: Decision, held: Held, now: datetime
 ) -> None:
     """Record a request before it is made; whoever sends owns the effect from then on."""
-    _close_open(sends, now)
+    close_open(sends, now)
     if effect.job_id != held.job_id:
         keep_former_owner(effect, sends, now)
     if not any((send.outcome or "open") in UNCLEAR for send in sends):
@@ -190,11 +200,11 @@ def _send(
     sends.append(send)
     effect.job_id, effect.epoch = held.job_id, decision.epoch
     effect.required, effect.on_ambiguous = intent.required, intent.on_ambiguous
-    _rejoin(effect, sends, now)
+    rejoin(effect, sends, now)
     effect.save()
 
 
-def _close_open(sends: Sequence[Send], now: datetime, *, over: bool = False) -> None:
+def close_open(sends: Sequence[Send], now: datetime, *, over: bool = False) -> None:
     """Close sends without a recorded answer as unclear; with ``over`` only those whose deadline has passed."""
     for send in sends:
         if send.outcome is None and (not over or send.deadline_at <= now):
@@ -227,11 +237,11 @@ def _act(effect: SideEffect, sends: Sequence[Send], decision: Decision, *, held:
             _adopt(effect, held, now)
             return
         case Action.REVIEW:
-            _close_open(sends, now, over=True)
+            close_open(sends, now, over=True)
             effect.needs_review, effect.review_reason = True, decision.why
             telemetry.emit("effect.review", job_id=held.job_id, effect_id=effect.pk, reason=decision.why)
         case Action.ABANDON if effect.state != EffectState.ABANDONED:
-            _close_open(sends, now, over=True)
+            close_open(sends, now, over=True)
             effect.state, effect.review_reason = EffectState.ABANDONED.value, decision.why
             effect.resolved_by, effect.resolved_at = ABANDONED, now
             telemetry.emit("effect.abandoned", job_id=held.job_id, effect_id=effect.pk, reason=decision.why)
@@ -239,7 +249,7 @@ def _act(effect: SideEffect, sends: Sequence[Send], decision: Decision, *, held:
             effect.waiting_since = now
         case _:
             return
-    _rejoin(effect, sends, now)
+    rejoin(effect, sends, now)
     effect.save()
 
 
@@ -248,16 +258,25 @@ def _adopt(effect: SideEffect, held: Held, now: datetime) -> None:
         id=uuid7(), effect_id=effect.pk, job_id=held.job_id, attempt_id=held.attempt_id, created_at=now
     )
     EffectAdoption.objects.using(held.using).bulk_create([row], ignore_conflicts=True)
-    telemetry.emit("effect.adopted", job_id=held.job_id, effect_id=effect.pk, owner_id=effect.job_id)
+    telemetry.emit(
+        "effect.adopted",
+        job_id=held.job_id,
+        effect_id=effect.pk,
+        owner_id=effect.job_id,
+        compared=effect.request_digest != "",  # pruning removes the digest with the content
+    )
 
 
-def _rejoin(effect: SideEffect, sends: Sequence[Send], now: datetime, *, found: bool = False) -> None:
-    """Recompute the effect from all of its sends; nothing leaves "succeeded"."""
+def rejoin(effect: SideEffect, sends: Sequence[Send], now: datetime, *, found_by: str = "") -> None:
+    """Recompute the effect from all of its sends, unless ``found_by`` names who found it applied.
+
+    Nothing leaves "succeeded".
+    """
     succeeded = effect.state == EffectState.SUCCEEDED
     abandoned = effect.state == EffectState.ABANDONED
-    state = join((send.outcome for send in sends), resolved=succeeded or found, abandoned=abandoned)
+    state = join((send.outcome for send in sends), resolved=succeeded or bool(found_by), abandoned=abandoned)
     if state is EffectState.SUCCEEDED and not succeeded:
-        effect.resolved_by, effect.resolved_at = BY_RECONCILIATION if found else BY_SEND, now
+        effect.resolved_by, effect.resolved_at = found_by or BY_SEND, now
     effect.state = state.value
     if state in (EffectState.SUCCEEDED, EffectState.REJECTED):
         effect.needs_review, effect.waiting_since = False, None
@@ -309,14 +328,14 @@ def record(held: Held, send_id: uuid.UUID, outcome: Outcome) -> Recorded:
     with transaction.atomic(using=held.using):
         effect_id = Send.objects.using(held.using).values_list("effect_id", flat=True).get(pk=send_id)
         effect = SideEffect.objects.using(held.using).select_for_update(no_key=True).get(pk=effect_id)
-        sends = _sends(effect)
+        sends = sends_of(effect)
         send = next(item for item in sends if item.pk == send_id)
         before, now = send.outcome, read_now(held.using)
         if _may_replace(before, outcome):
             _write_outcome(effect, send, outcome, now)
             if isinstance(outcome, Rejected):
                 _settle_key(effect, sends, send, remembered=outcome.permanent and outcome.key_is_burnt is True, now=now)
-            _rejoin(effect, sends, now)
+            rejoin(effect, sends, now)
             effect.save()
         state = EffectState(effect.state)
         receipt = receipt_of(effect, sends) if state is EffectState.SUCCEEDED else None
@@ -391,7 +410,7 @@ def answered(
     with transaction.atomic(using=held.using):
         rows = SideEffect.objects.using(held.using).select_for_update(no_key=True)
         effect = rows.get(pk=intended.effect_id)
-        sends, now = _sends(effect), read_now(held.using)
+        sends, now = sends_of(effect), read_now(held.using)
         facts = facts_of(effect, sends, intent, job_id=held.job_id, now=intended.facts.now)
         after = _meaning(facts, found, intended, policy)
         row = ReconciliationRow(
@@ -405,7 +424,7 @@ def answered(
             evidence=json_text(found.evidence),
         )
         row.save(using=held.using, force_insert=True)
-        _conclude(effect, sends, row, after, burnt=facts.guarantees.caches_failures, now=now)
+        conclude(effect, sends, row, after, burnt=facts.guarantees.caches_failures, now=now)
         effect.save()
     telemetry.emit(
         "effect.reconciled", job_id=held.job_id, effect_id=effect.pk, verdict=found.verdict.value, final=after.final
@@ -420,7 +439,7 @@ def _meaning(facts: EffectFacts, found: Reconciliation, intended: Intended, poli
     return AfterReconcile(meaning=Meaning.DECIDE, why="While the provider was asked, more was sent or learned.")
 
 
-def _conclude(
+def conclude(
     effect: SideEffect,
     sends: Sequence[Send],
     row: ReconciliationRow,
@@ -428,8 +447,9 @@ def _conclude(
     *,
     burnt: bool,
     now: datetime,
+    by: str = BY_RECONCILIATION,
 ) -> None:
-    """Apply a final answer. The requests themselves stay as they were seen when the effect is found applied."""
+    """Apply a final answer of ``by``. When the effect is found applied, the requests stay as they were seen."""
     if after.meaning is Meaning.APPLIED and effect.state != EffectState.SUCCEEDED:
         effect.provider_ref = row.provider_ref
     if after.meaning in (Meaning.REJECTED, Meaning.NOT_APPLIED):
@@ -443,7 +463,7 @@ def _conclude(
                 send.save()
     if after.meaning is Meaning.WAIT and effect.waiting_since is None:
         effect.waiting_since = now
-    _rejoin(effect, sends, now, found=after.meaning is Meaning.APPLIED)
+    rejoin(effect, sends, now, found_by=by if after.meaning is Meaning.APPLIED else "")
 
 
 def recheck_adopted(held: Held) -> None:

@@ -1,4 +1,7 @@
-"""How an attempt ends: one function per transition out of ``running`` that its holder may ask for."""
+"""How an attempt ends: one function per transition out of ``running`` that its holder may ask for.
+
+What leaves the job waiting looks afterwards whether somebody wants it cancelled, see :mod:`django_jobs.store.cancels`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import DeadReason, EffectState, ErrorClass
 from django_jobs.exceptions import EffectsOpenError
 from django_jobs.models import Job, SideEffect
+from django_jobs.store.cancels import heed_request
 from django_jobs.store.leases import Held, refused
 from django_jobs.store.stakes import standing_against
 from django_jobs.store.statements import Row, run
@@ -121,6 +125,7 @@ def fail(held: Held, *, failure: Failure, delay: timedelta, budget: timedelta) -
         LeaseLostError: The attempt no longer owns the job.
     """
     row = _end("fail", held, {**_failure_params(failure), "delay": delay, "budget": budget})
+    heed_request(held.job_id, using=held.using)
     due: datetime = row["available_at"]
     return due
 
@@ -148,6 +153,7 @@ def snooze(held: Held, *, delay: timedelta, counters: Counters, message: str, fo
         held,
         {**counter_params(counters), "delay": delay, "message": message, "for_evidence": for_evidence},
     )
+    heed_request(held.job_id, using=held.using)
     due: datetime = row["available_at"]
     return due
 
@@ -162,4 +168,5 @@ def release(held: Held, *, message: str) -> bool:
     rows = run("release", params, using=held.using)
     if rows:
         telemetry.emit("job.release", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
+        heed_request(held.job_id, using=held.using)
     return bool(rows)

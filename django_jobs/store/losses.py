@@ -15,6 +15,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import Alone, DeadReason, LossCause
 from django_jobs.models import Attempt, Job, Worker
+from django_jobs.store.cancels import heed_request
 from django_jobs.store.endings import counter_params
 from django_jobs.store.leases import Held
 from django_jobs.store.statements import run
@@ -196,4 +197,6 @@ def rescue(held: Held, *, loss: Loss) -> bool:
     telemetry.emit("job.rescue", job_id=held.job_id, attempt_id=held.attempt_id, cause=loss.cause.value)
     if loss.dead_reason:
         telemetry.emit("job.dead", job_id=held.job_id, reason=loss.dead_reason.value)
+    else:
+        heed_request(held.job_id, using=held.using)
     return True

@@ -13,7 +13,7 @@ from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.lease import overdue_after
-from django_jobs.exceptions import ContextClosedError, LeaseLostError
+from django_jobs.exceptions import ContextClosedError, JobCancelled, LeaseLostError
 from django_jobs.store import Claimed
 
 
@@ -31,6 +31,7 @@ class RunningAttempt:
         self.progress: int | None = None
         self.renewed_at = asked_at
         self.completed = False
+        self.cancel_requested = False  # somebody wants the job cancelled; only the handler can stop itself
         self.recorded = False  # the worker wrote the end itself, after taking the attempt back
         self.open_call_until: float | None = None
         self.ends_by: float | None = None  # the process will not live longer than this
@@ -148,6 +149,16 @@ class RunningAttempt:
                 raise ContextClosedError(msg)
             if self._revoked:
                 raise LeaseLostError(self.lost_message)
+
+    def check_wanted(self) -> None:
+        """Refuse to begin anything new for a job that somebody wants cancelled.
+
+        Raises:
+            JobCancelled: Let it pass, after putting away what must be put away.
+        """
+        if self.cancel_requested:
+            msg = f"Somebody asked that job {self.job_id} be cancelled while attempt {self.number} ran."
+            raise JobCancelled(msg)
 
     def note_refusal_once(self) -> bool:
         """Say whether the caller is the first who meets the refusal of this attempt's end, and has to note it."""

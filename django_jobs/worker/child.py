@@ -37,6 +37,7 @@ class Child:
     """The loop of one child. Orders only set a number and wake it."""
 
     def __init__(self, config: WorkerConfig, tell: Callable[[Word, int], bool] = lambda *_: True) -> None:
+        from django_jobs.worker.cancels import CancelEar
         from django_jobs.worker.claiming import Claimer
         from django_jobs.worker.dispatch import Dispatching
         from django_jobs.worker.execute import abandon, execute
@@ -52,7 +53,14 @@ class Child:
         self.seat = Seat(tell)
         self.claimer = Claimer(config, self.seat)
         self.pool = Pool(config.threads, execute, abandon, self.wake.set)
-        self.ending = Ending(self.pool, self.wake, grace=config.grace, announce=lambda: tell(Word.ENDING, 0))
+        self.cancels = CancelEar(self.pool, using=config.database)
+        self.ending = Ending(
+            self.pool,
+            self.wake,
+            grace=config.grace,
+            announce=lambda: tell(Word.ENDING, 0),
+            listen=self.cancels.listen,
+        )
         self.idle = Idle(config, self.claimer, self.wake)
         self.dispatching = Dispatching(config)
         self._isolated = False
@@ -123,6 +131,8 @@ class Child:
         """Do one round; returns how many were claimed, or None when the database did not answer."""
         self._turned = Word.BUSY
         self._end_overdue()
+        if not self._error_since:  # else the database is away, and the claim finds out when it is back
+            self.cancels.listen()
         self.pool.replace_dead()
         self.dispatching.replace_dead()
         running = self.pool.running

@@ -82,8 +82,11 @@ class JobContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether this attempt was taken back, so that going on is pointless."""
-        return bool(self._attempt.revoked)
+        """Whether going on is pointless: this attempt was taken back, or somebody wants the job cancelled.
+
+        A request is heard within about a second. A handler that goes on and completes was faster.
+        """
+        return bool(self._attempt.revoked) or self._attempt.cancel_requested
 
     def effect(
         self,
@@ -112,6 +115,7 @@ class JobContext:
             EffectRejected: The provider refused; known not applied.
             EffectUncertain: Not known yet; let it pass, and the next attempt asks first.
             EffectNeedsReviewError: Only a human can find out.
+            JobCancelled: Somebody wants the job cancelled, and no earlier send is unclear; nothing was sent.
         """
         self._attempt.check_open()
         if self._inside.commits_with_success or in_transaction(connections[self._attempt.using]):
@@ -132,6 +136,7 @@ class JobContext:
             LeaseLostError: The job belongs to somebody else by now; nothing was written.
             CommitLostError: The reply to COMMIT was lost, and it did not happen.
             EffectsOpenError: The outcome of an effect is open.
+            JobCancelled: Somebody wants the job cancelled; raised before the block is entered.
         """
         done = Completion()
         with self._own_transaction("complete"):
@@ -153,9 +158,11 @@ class JobContext:
 
         Raises:
             LeaseLostError: The job belongs to somebody else by now; nothing was written.
+            JobCancelled: Somebody wants the job cancelled; the step did not begin.
         """
         check_name(name, what="step name", limit=200)
         self._attempt.check_open()
+        self._attempt.check_wanted()
         stored = finished_step(self._attempt, name)
         if stored is None:
             with self._own_transaction("step", step=name):
@@ -173,8 +180,10 @@ class JobContext:
 
         Raises:
             LeaseLostError: The job belongs to somebody else by now.
+            JobCancelled: Somebody wants the job cancelled.
         """
         self._attempt.check_open()
+        self._attempt.check_wanted()
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
             msg = f"progress() takes a whole number from 0 on that grows, not {value!r}."
             raise DefinitionError(msg)
@@ -201,6 +210,7 @@ class JobContext:
     def _own_transaction(self, operation: str, *, step: str | None = None) -> Iterator[None]:
         attempt, inside = self._attempt, self._inside
         attempt.check_open()
+        attempt.check_wanted()
         if in_transaction(connections[attempt.using]):
             msg = f"{operation}() opens the outermost transaction itself; call it outside of atomic()."
             raise DefinitionError(msg)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from django.db import transaction
 
@@ -22,17 +23,18 @@ from django_jobs.domain.retry import (
     count_failure,
     count_free,
 )
-from django_jobs.domain.states import DeadReason, ErrorClass
+from django_jobs.domain.states import DeadReason, ErrorClass, JobState
 from django_jobs.exceptions import (
     DefinitionError,
     EffectsOpenError,
     EffectUncertain,
     HardTimeoutError,
+    JobCancelled,
     JobsError,
     LeaseLostError,
     Snooze,
 )
-from django_jobs.store import Failure, dead_letter, fail, release, snooze, succeed
+from django_jobs.store import Failure, cancel_running, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
@@ -44,6 +46,7 @@ from django_jobs.worker.patience import patiently, pauses, stopping
 
 logger = logging.getLogger("django_jobs.worker")
 
+T = TypeVar("T")
 Settle = Callable[[RunningAttempt, Callable[[], object]], object]
 
 
@@ -115,16 +118,37 @@ def ran_past(lease: timedelta) -> HardTimeoutError:
 
 
 def record_error(attempt: RunningAttempt, error: BaseException) -> None:
-    """Record what an exception asks for: a retry, a snooze or a dead letter."""
+    """Record what an exception asks for: a retry, a snooze, a cancel or a dead letter."""
     wished = wish(error)
     if isinstance(wished, EffectUncertain):
         _wait_for_evidence(attempt, wished)
+    elif isinstance(wished, JobCancelled):
+        _cancel(attempt, wished)
     elif isinstance(wished, Snooze) and isinstance(wished.delay, timedelta):
         _snooze(attempt, wished)
     elif isinstance(wished, Snooze):
         record_failure(attempt, DefinitionError(f"Snooze takes a timedelta, not a {type(wished.delay).__name__}."))
     else:
         record_failure(attempt, error)
+
+
+def _leaving(attempt: RunningAttempt, ending: Callable[[], T]) -> T:
+    """Run an ending that leaves the job waiting; a known request to cancel it is heeded before anybody can claim it."""
+    if not attempt.cancel_requested:
+        return ending()
+    with transaction.atomic(using=attempt.using):
+        return ending()
+
+
+def _cancel(attempt: RunningAttempt, error: JobCancelled) -> None:
+    """End attempt and job as cancelled: because that was asked for and heard, or because the handler decides it."""
+    record = described(error)
+    message = record.message or "The handler ended the job as cancelled."
+    ended: list[JobState] = []
+    budget = attempt.definition.terms.budget
+    settled(attempt, lambda: ended.append(cancel_running(attempt, message=message, budget=budget)))
+    if JobState.DEAD_LETTERED in ended:
+        _tell_of_death(attempt, DeadReason.CANCELLED, record)
 
 
 def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
@@ -137,9 +161,12 @@ def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
         _dead_letter(attempt, error, ErrorClass.UNKNOWN, DeadReason.EFFECT_OPEN)
         return
     counters = cleared(attempt.claimed.counters)
+    message = described(error).message
     settled(
         attempt,
-        lambda: snooze(attempt, delay=delay, counters=counters, message=described(error).message, for_evidence=True),
+        lambda: _leaving(
+            attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=message, for_evidence=True)
+        ),
     )
 
 
@@ -156,7 +183,10 @@ def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
         _dead_letter(attempt, error, ErrorClass.UNKNOWN, following.reason)
         return
     message = described(error).message
-    settled(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=message))
+    settled(
+        attempt,
+        lambda: _leaving(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=message)),
+    )
 
 
 def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Settle = settled) -> None:
@@ -190,7 +220,10 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
         settle(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
         _tell_of_death(attempt, reason, record)
         return
-    settle(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget))
+    settle(
+        attempt,
+        lambda: _leaving(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget)),
+    )
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
         tell(_alert(attempt, FIRST_UNKNOWN, record), using=attempt.using)
 
@@ -207,7 +240,7 @@ def give_back(attempt: RunningAttempt, *, message: str) -> bool:
     counters = count_free(attempt.claimed.counters)
     following = after_free_move(attempt.definition.retry, counters=counters, age=attempt.age, delay=timedelta(0))
     if not isinstance(following, DeadLetter):
-        return release(attempt, message=message)
+        return _leaving(attempt, lambda: release(attempt, message=message))
     error = JobsError(f"{message} It was given back {counters.free - 1} times before.")
     record = described(error)
     failure = Failure(error=record, error_class=ErrorClass.UNKNOWN, counters=attempt.claimed.counters)

@@ -16,6 +16,8 @@ from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
 from django_jobs.store import expire, held_by
 from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
 from django_jobs.worker.alerts import tell_of_expired
+from django_jobs.worker.chores import EVERY as CHORES_EVERY
+from django_jobs.worker.chores import Chores
 from django_jobs.worker.connection import bounded
 from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
@@ -60,7 +62,8 @@ class Heart:
         self._tick = rules.reaper_tick.total_seconds()
         self._gap = rules.heartbeat * (GAP / HEARTBEAT)
         self._beats: list[float] = []
-        self._due = {"beat": 0.0, "reap": 0.0, "expire": 0.0}
+        self._due = {"beat": 0.0, "reap": 0.0, "expire": 0.0, "chores": 0.0}
+        self._chores = Chores(record.worker_id, using=using)
         self._reported: queue.SimpleQueue[Death] = queue.SimpleQueue()
         self._deaths: list[Death] = []  # of this thread alone; the supervisor reports through the queue
         self._sweep = Sweep(using)
@@ -87,11 +90,13 @@ class Heart:
     def note_stopping(self) -> None:
         """Have it recorded that the worker takes no more jobs."""
         self._stopping = True
+        self._chores.stop()
         self._wake.set()
 
     def finish(self, *, seconds: float) -> bool:
         """Take back what is left, sign off, and end; False when the database did not answer in time."""
         self._ending = True
+        self._chores.stop()
         self._wake.set()
         self._thread.join(timeout=seconds)
         return not self._thread.is_alive()
@@ -117,6 +122,12 @@ class Heart:
         self._reap()
         if self.registered.is_set() and self._is_due("expire", EXPIRE_EVERY):
             self._try(self._expire)
+        if self.registered.is_set() and not self._stopping and self._is_due("chores", CHORES_EVERY):
+            self._try(self._look_at_chores)
+
+    def _look_at_chores(self) -> bool:
+        with bounded(self._using, PATIENCE):
+            return self._chores.look()
 
     def _is_signed_off(self) -> bool:
         if not self.registered.is_set():

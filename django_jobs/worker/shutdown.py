@@ -36,12 +36,21 @@ RECORD_PATIENCE = timedelta(seconds=1)
 class Ending:
     """Takes attempts back from handlers; a process whose thread cannot be stopped has to be replaced."""
 
-    def __init__(self, pool: Pool, wake: Wake, *, grace: float, announce: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        wake: Wake,
+        *,
+        grace: float,
+        announce: Callable[[], object] = lambda: None,
+        listen: Callable[[], object] = lambda: None,
+    ) -> None:
         self.recycling = False
         self._pool = pool
         self._wake = wake
         self._grace = grace
         self._announce = announce
+        self._listen = listen  # for requests to cancel what still runs
         self._looked_at = clock.boot_seconds()
         self._not_before = 0.0
         self._overdue: list[RunningAttempt] = []  # taken back and not yet recorded; their threads may have ended since
@@ -106,6 +115,7 @@ class Ending:
         deadline = clock.boot_seconds() + self._grace
         while self._waits(deadline, stops()):
             self.end_overdue()
+            self._listen()
             self._wake.wait(DRAIN_TICK)
         self._announce()  # before anything is given back: a kill may come, or the database may be away
         left = self._unfinished()

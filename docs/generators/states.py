@@ -14,7 +14,7 @@ STATE_MEANING = {
     JobState.FAILED: "The last attempt failed; the next one is scheduled.",
     JobState.SUCCEEDED: "Done. Nothing leaves this state.",
     JobState.DEAD_LETTERED: "Stopped; a human decides. The reason is stored.",
-    JobState.CANCELLED: "Ended by decision before it did anything. Reserved: nothing moves a job here yet.",
+    JobState.CANCELLED: "Ended by decision, and nothing that it did to the world may stand. Nothing leaves this state.",
 }
 MOVER = {
     JobState.SCHEDULED: "a worker, when it is due",
@@ -39,7 +39,7 @@ REASON_MEANING = {
     DeadReason.VERSION: "No live worker announced the payload version for `UNKNOWN_TYPE_GRACE`; the type was known.",
     DeadReason.EFFECT_REVIEW: "Only a human can find out whether an effect was applied, or which of two jobs meant it.",
     DeadReason.EFFECT_OPEN: "An effect stayed unclear for `reconcile_max_age`, or was open when the handler ended.",
-    DeadReason.CANCELLED: "Reserved: cancelled after an effect was sent.",
+    DeadReason.CANCELLED: "Cancelled after an effect was sent that may have been applied.",
 }
 
 

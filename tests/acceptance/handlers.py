@@ -285,3 +285,18 @@ def everything(context: JobContext, n: int, seconds: float = 0.0) -> None:
         insert_row(n)
         row.enqueue(n=n + 1000)
     tell("end", n, number=context.attempt)
+
+
+@job(type="acceptance.listening", retry=FAST, takes_context=True)
+def listening(context: JobContext, n: int, seconds: float) -> None:
+    """Work in small pieces until somebody wants it cancelled; a job that nobody wants writes no row."""
+    tell("start", n, number=context.attempt)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        take(0.02)
+        if context.cancelled:
+            tell("heard", n)
+        context.progress(int(time.monotonic() * 1000))
+    with context.complete():
+        insert_row(n)
+    tell("end", n, number=context.attempt)

@@ -17,6 +17,8 @@ from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import HeartbeatFileError
 from django_jobs.management import reload
 from django_jobs.models import Job
+from django_jobs.operate.replay_runner import REPLAYS
+from django_jobs.worker import chores
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat_file import check as check_heartbeat_file
 from django_jobs.worker.supervisor import Supervisor
@@ -112,6 +114,7 @@ def work(options: dict[str, Any]) -> int:
         drain=options["drain"],
         heartbeat_file=str(Path(path).absolute()) if path else "",
     )
+    chores.register(REPLAYS)
     return Supervisor(config, host=host).run()
 
 

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError
 
 from django_jobs.exceptions import RowBusyError
-from django_jobs.models import Job, OperatorAction
+from django_jobs.models import Job, OperatorAction, ReplayRequest
 from django_jobs.operate.action import Decision
 from tests.integration.commands.test_jobs_command import jobs
 from tests.integration.operate.stories import Story
@@ -139,3 +139,46 @@ def test_hostile_text_does_not_drive_the_terminal() -> None:
 
     assert "\x1b" not in text
     assert "order:" in text
+
+
+def test_many_are_replayed_by_a_request() -> None:
+    """A filter instead of a job makes a request, which a worker carries out and another verb ends."""
+    for _ in range(2):
+        Story().claim().fail(error_class="permanent", dead="permanent")
+    text, code = jobs("replay", "--queue", "payments", "--per-minute", 100, "--canary", 1)
+    assert (code, "Replay 2 dead letters of 2 selected" in text) == (0, True)
+
+    done, code = jobs(
+        "replay", "--queue", "payments", "--per-minute", 100, "--canary", 1, *WHO, "--ack", digest_in(text)
+    )
+
+    request = ReplayRequest.objects.get()
+    assert (code, request.total, request.per_minute, request.canary) == (0, 2, 100, 1)
+    assert str(request.pk) in done
+    plan, code = jobs("cancel-replay", request.pk)
+    assert code == 0
+    assert jobs("cancel-replay", request.pk, *WHO, "--ack", digest_in(plan))[1] == 0
+    request.refresh_from_db()
+    assert request.state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("replay",),
+        ("replay", "--canary", "1"),
+        ("replay", "--queue", "payments", "--in", "2h"),
+        ("replay", "--queue", "payments", "--per-minute", "0"),
+        ("replay", "--ids", "nothing"),
+        ("replay", uuid.UUID(int=1), "--queue", "payments"),
+        ("replay", "--dead-from", "soon"),
+        ("cancel-replay", "nothing"),
+        ("cancel-replay", uuid.UUID(int=1)),
+    ],
+)
+def test_selection_that_cannot_be_meant_is_usage(arguments: tuple[object, ...]) -> None:
+    """Nothing selected, one and many mixed, and values that are none."""
+    with pytest.raises(CommandError) as raised:
+        jobs(*arguments)
+
+    assert raised.value.returncode == 2

@@ -355,8 +355,9 @@ def test_unknown_database_is_a_usage_error(verb: str) -> None:
     wanted = {
         "show": (uuid.uuid4(),),
         "explain": (uuid.uuid4(),),
-        **dict.fromkeys(("replay", "discard", "run-now", "expire-lease"), (uuid.uuid4(),)),
-        **dict.fromkeys(("redispatch", "discard-delivery"), (uuid.uuid4(),)),
+        **dict.fromkeys(("replay", "discard", "run-now", "expire-lease", "cancel-replay"), (uuid.uuid4(),)),
+        **dict.fromkeys(("cancel", "compensate", "redispatch", "discard-delivery"), (uuid.uuid4(),)),
+        "resolve": (uuid.uuid4(), "--not-applied", "--evidence", "the provider knows nothing of it"),
         "reroute": ("shop.order.paid",),
         "subscriptions": ("list",),
         "resume": pause,

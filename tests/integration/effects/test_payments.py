@@ -63,7 +63,7 @@ def test_death_before_the_intent_is_recorded_sends_nothing(
     """Dead before the intent has committed: no row, no request; the next attempt charges plainly."""
     first = running()
     with monkeypatch.context() as patch:
-        patch.setattr("django_jobs.store.effects._rejoin", raise_crash)
+        patch.setattr("django_jobs.store.effects.rejoin", raise_crash)
         with pytest.raises(Crash):
             pay(first)
     assert (outcomes(), posts(provider)) == ([], [])

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_jobs import Confirmed, Rejected, Unknown
+from django_jobs import Confirmed, Rejected, Unknown, telemetry
 from django_jobs.domain.errors import ErrorRecord
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import DeadReason, ErrorClass
 from django_jobs.exceptions import EffectKeyReusedError
 from django_jobs.models import Job, SideEffect
+from django_jobs.operate.explain_effects import effect_lines
+from django_jobs.operate.history import history_of
 from django_jobs.operate.prune import prune
 from django_jobs.operate.verify import verify
 from django_jobs.store import Failure, dead_letter, succeed
@@ -42,6 +44,14 @@ def end(attempt: RunningAttempt) -> None:
     Job.objects.filter(pk=job.pk).update(resolution="discarded", finished_at=job.dead_at)
 
 
+NOT_COMPARED = "could not be compared"
+
+
+def explained(attempt: RunningAttempt) -> str:
+    """What an operator reads about the effects of the attempt's job."""
+    return "\n".join(effect_lines(history_of(Job.objects.get(pk=attempt.job_id), using="default")))
+
+
 def clean() -> bool:
     """Whether the rows add up."""
     return not verify(using="default").violated
@@ -56,10 +66,31 @@ def test_receipt_outlives_its_content(present: MovableClock) -> None:
     present.advance(days=31)
     assert prune(using="default").content == 1
 
-    receipt = act(running(), provider, order_id=7, amount=13)
+    second = running()
+    told: list[dict[str, object]] = []
+    unsubscribe = telemetry.subscribe(lambda event, fields: told.append(fields) if event == "effect.adopted" else None)
+    receipt = act(second, provider, order_id=7, amount=13)
+    unsubscribe()
 
     assert (receipt.provider_ref, receipt.result, len(provider.calls)) == ("ch_1", {}, 1)
+    assert [fields["compared"] for fields in told] == [False]
+    assert [NOT_COMPARED in explained(attempt) for attempt in (first, second)] == [True, True]
     assert clean()
+
+
+def test_request_that_was_compared_is_no_doubt_later(present: MovableClock) -> None:
+    """Adopted while the content was there, removed afterwards: the operator reads of no doubt."""
+    provider = keyed(Confirmed("ch_1"))
+    first, second = running(), running()
+    act(first, provider)
+    succeed(first, result=None, budget=timedelta(seconds=60))
+    act(second, provider)
+    succeed(second, result=None, budget=timedelta(seconds=60))
+    present.advance(days=31)
+    assert prune(using="default").content >= 1
+
+    assert effect_row().request_digest == ""
+    assert [NOT_COMPARED in explained(attempt) for attempt in (first, second)] == [False, False]
 
 
 def test_rejected_effect_without_content_gets_a_new_key(present: MovableClock) -> None:

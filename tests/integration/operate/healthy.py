@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import IdempotencyKey, PrunedStretch
+from tests.integration.operate.cancelled_stories import healthy_cancels
 from tests.integration.operate.stories import ERROR, Story
 
 
@@ -28,6 +29,7 @@ def healthy() -> None:
     Story().claim().give_up()
     Story().claim().lose().claim(alone="child").give_up()
     Story().cancel()
+    healthy_cancels(Story)
     Story().expire()
     settled = Story(key="order:10").claim().fail(dead="age").discard()
     Story(key="order:10", takes_over=settled.job)

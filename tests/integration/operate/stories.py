@@ -209,6 +209,7 @@ class Story:
 
     def cancel(self) -> Story:
         """Cancel the job while it waits."""
+        self.decide("cancel")
         return self._set(state="cancelled", finished_at=self.pass_time())
 
     def decide(self, action: str, **fields: Any) -> Story:
@@ -395,8 +396,11 @@ class EffectStory:
             provider_ref="ch_9" if verdict == "succeeded" else "",
             evidence=json.dumps({"asked": "by key"}),
         )
+        if actor:
+            self.story.decide("resolve", actor=actor, effect_id=self.row.pk)
         if verdict == "succeeded":
-            return self._rejoin(resolved_by="reconciliation", resolved_at=now, provider_ref="ch_9")
+            by = "operator" if actor else "reconciliation"
+            return self._rejoin(resolved_by=by, resolved_at=now, provider_ref="ch_9")
         if final:
             unclear = [send.pk for send in self.sends if send.outcome in (None, "unknown")]
             Send.objects.filter(pk__in=unclear).update(outcome="not_applied", finished_at=now)

@@ -15,6 +15,7 @@ from django_jobs.models import Attempt, Delivery, Job, JobPayload, Send, SideEff
 from django_jobs.operate import verify as module
 from django_jobs.operate.verify import Report, invariants, verify
 from tests.integration.operate import (
+    corrupt_decisions,
     corrupt_effects,
     corrupt_events,
     corrupt_inbox,
@@ -33,6 +34,7 @@ REGISTERED = (
     corrupt_events,
     corrupt_inbox,
     corrupt_pruning,
+    corrupt_decisions,
 )  # importing them fills CORRUPTIONS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import uuid
 from collections.abc import Callable
@@ -13,17 +14,21 @@ from django_jobs import clock
 from django_jobs.domain.effects import Confirmed, Guarantees, Outcome, Reconciliation, Rejected, Unknown, Verdict
 from django_jobs.domain.identity import fingerprint, request_digest, scope_text
 from django_jobs.domain.ids import uuid7
+from django_jobs.domain.judgement import Judgement
 from django_jobs.domain.poison import cleared, count_loss
 from django_jobs.domain.providers import Dedupe
 from django_jobs.domain.retry import RetryPolicy, count_failure, count_free
 from django_jobs.domain.states import DeadReason, ErrorClass, LossCause
-from django_jobs.exceptions import EffectsOpenError
+from django_jobs.exceptions import ActionRefusedError, EffectsOpenError
 from django_jobs.models import Attempt, Job, Send, SideEffect
+from django_jobs.operate.cancel import Cancel
+from django_jobs.operate.resolve import Resolve
 from django_jobs.operate.verify import verify
 from django_jobs.store import (
     Claimed,
     Failure,
     Loss,
+    cancel_running,
     dead_letter,
     enqueue,
     fail,
@@ -39,9 +44,10 @@ from django_jobs.store.effect_rows import Intent
 from django_jobs.store.effects import answered, intend, record
 from django_jobs.store.keys import key_holder, note_duplicate
 from tests.factories import JOB_TYPE, QUEUE
+from tests.factories_decisions import operator
 from tests.scenes import BUDGET, failure, new_job, request
 
-ROUNDS = 120
+ROUNDS = 150
 PROMISES = (
     Guarantees(dedupe=Dedupe.KEY, key_lifetime=timedelta(hours=2)),
     Guarantees(dedupe=Dedupe.KEY, key_lifetime=timedelta(hours=2), can_reconcile=True, caches_failures=True),
@@ -62,6 +68,7 @@ class Walk:
     def run(self) -> None:
         """Make the moves; the clock of the database is the walk's."""
         moves = [self.enqueue, self.claim, self.claim, self.end, self.end, self.act, self.act, self.wait]
+        moves = [*moves, *moves, self.cancel, self.resolve]
         with clock.override(lambda: self.now):
             for _ in range(ROUNDS):
                 self.now += timedelta(seconds=1)
@@ -92,12 +99,32 @@ class Walk:
         suspects = self.random.random() < 0.3
         self.held += take(request(suspects=suspects), using="default")
 
+    def cancel(self) -> None:
+        """Let somebody cancel one of the jobs, waiting or running; what is refused changes nothing."""
+        job = self.random.choice([*Job.objects.order_by("id"), None])
+        if job is not None and self.random.random() < 0.5:
+            decision = Cancel(job.pk, using="default")
+            with contextlib.suppress(ActionRefusedError):
+                decision.submit(operator(), digest=decision.plan().digest)
+
+    def resolve(self) -> None:
+        """Let somebody judge one of the effects, in one of all ways; what is refused changes nothing."""
+        effect = self.random.choice([*SideEffect.objects.order_by("id"), None])
+        if effect is None:
+            return
+        verdict = self.random.choice(list(Judgement))
+        given = {"provider_ref": "ch_7"} if verdict is Judgement.APPLIED else {"evidence": "seen in the dashboard"}
+        decision = Resolve(effect.pk, verdict, **given, using="default")
+        with contextlib.suppress(ActionRefusedError):
+            decision.submit(operator(), digest=decision.plan().digest)
+
     def end(self) -> None:
         """Let one of the running attempts end in one of all ways."""
         if self.held:
             held = self.held.pop(self.random.randrange(len(self.held)))
             ways: list[Callable[[Claimed], object]] = [
                 self._succeed, self._succeed, self._fail, self._dead, self._snooze, self._lose, self._release,
+                self._cancel_running,
             ]  # fmt: skip
             self.random.choice(ways)(held)
 
@@ -139,6 +166,9 @@ class Walk:
         reason = DeadReason.POISON if counters.lost >= 3 else None
         loss = Loss(cause=cause, counters=counters, delay=timedelta(0), dead_reason=reason, message="gone")
         assert rescue(held, loss=loss)
+
+    def _cancel_running(self, held: Claimed) -> None:
+        cancel_running(held, message="asked to", budget=BUDGET)
 
     def _release(self, held: Claimed) -> None:
         if not release(held, message="stopping"):

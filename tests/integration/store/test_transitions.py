@@ -60,6 +60,8 @@ ACTIONS: dict[str, Callable[[Proof], bool]] = {
         lambda: store.snooze(proof, delay=timedelta(minutes=1), counters=Counters(), message="later")
     ),
     "release": lambda proof: store.release(proof, message="stopping"),
+    "cancel": lambda proof: store.cancel(proof.job_id, using="default") is not None,
+    "cancel_running": lambda proof: _raising(lambda: store.cancel_running(proof, message="no", budget=BUDGET)),
     "rescue": lambda proof: store.rescue(proof, loss=loss()),
     "replay": lambda proof: store.replay(proof.job_id, revision=_revision(proof), using="default") is not None,
     "discard": lambda proof: store.discard(proof.job_id, revision=_revision(proof), using="default") is not None,

@@ -3,8 +3,9 @@
 -- index: django_jobs_delivery_ready
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 due AS MATERIALIZED (
-    SELECT d.id, d.available_at FROM django_jobs_delivery d, clock
-    WHERE d.state = 'pending' AND d.destination = %(destination)s::text AND d.available_at <= clock.now
+    SELECT d.id, d.available_at FROM django_jobs_delivery d
+    WHERE d.state = 'pending' AND d.destination = %(destination)s::text
+        AND d.available_at <= (SELECT now FROM clock)  -- a value, not a join: the scan ends at the first that is not due
     ORDER BY d.available_at, d.id
     LIMIT %(limit)s::bigint
     FOR NO KEY UPDATE OF d SKIP LOCKED

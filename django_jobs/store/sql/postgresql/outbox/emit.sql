@@ -3,11 +3,13 @@
 -- index: django_jobs_subscription_once, django_jobs_delivery_head
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 routes AS MATERIALIZED (
-    SELECT s.destination, EXISTS (
-            SELECT 1 FROM django_jobs_delivery d
+    SELECT s.destination, (
+            SELECT d.key_seq FROM django_jobs_delivery d
             WHERE d.destination = s.destination AND d.ordering_key = %(ordering_key)s::text
                 AND NOT (d.ordering_key = '') AND d.redispatch = 0
-                AND d.state IN ('waiting', 'pending', 'claimed', 'dead_lettered') AND d.key_seq < %(key_seq)s::bigint) AS waits
+                AND d.state IN ('waiting', 'pending', 'claimed', 'dead_lettered') AND d.key_seq < %(key_seq)s::bigint
+            ORDER BY d.key_seq LIMIT 1  -- not EXISTS: the planner would read a table from its start where a key is hot
+        ) IS NOT NULL AS waits
     FROM django_jobs_subscription s, clock
     WHERE s.event_type = %(type)s::text AND s.version = %(version)s::int
         AND s.active_from <= clock.now AND (s.ended_at IS NULL OR s.ended_at > clock.now)

@@ -6,9 +6,12 @@ SELECT q.name AS destination, (
         SELECT d.available_at FROM django_jobs_delivery d
         WHERE d.state = 'pending' AND d.destination = q.name ORDER BY d.available_at LIMIT 1) AS available_at,
     b.failures, b.open_until, clock.now,
-    EXISTS (
-        SELECT 1 FROM django_jobs_delivery h
-        WHERE h.destination = q.name AND NOT (h.ordering_key = '') AND h.redispatch = 0 AND h.state IN ('waiting', 'pending', 'claimed', 'dead_lettered')) AS in_order,
+    (
+        SELECT h.key_seq FROM django_jobs_delivery h
+        WHERE h.destination = q.name AND NOT (h.ordering_key = '') AND h.redispatch = 0
+            AND h.state IN ('waiting', 'pending', 'claimed', 'dead_lettered')
+        ORDER BY h.ordering_key, h.key_seq LIMIT 1  -- not EXISTS, for which the planner would read the whole index
+    ) IS NOT NULL AS in_order,
     EXISTS (
         SELECT 1 FROM django_jobs_delivery c
         WHERE c.state IN ('claimed', 'dead_lettered') AND c.state = 'claimed' AND c.lease_expires_at <= clock.now) AS some_lost

@@ -18,6 +18,7 @@ outliving AS (
     WHERE k.job_id = c.id AND c.finished_at + make_interval(secs => k.ttl_seconds) > %(now)s::timestamptz
 ),
 duplicates AS (DELETE FROM django_jobs_duplicateenqueue d USING chosen c WHERE d.job_id = c.id),
+requests AS (DELETE FROM django_jobs_cancelrequest r USING chosen c WHERE r.job_id = c.id),
 steps AS (DELETE FROM django_jobs_jobstep s USING chosen c WHERE s.job_id = c.id),
 taken AS (DELETE FROM django_jobs_effectadoption d USING chosen c WHERE d.job_id = c.id),
 stakes AS (

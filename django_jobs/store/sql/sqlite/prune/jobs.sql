@@ -17,6 +17,8 @@ WHERE j.id = django_jobs_idempotencykey.job_id AND j.id IN (SELECT value FROM js
 -- then
 DELETE FROM django_jobs_duplicateenqueue WHERE job_id IN (SELECT value FROM json_each(%(ids)s))
 -- then
+DELETE FROM django_jobs_cancelrequest WHERE job_id IN (SELECT value FROM json_each(%(ids)s))
+-- then
 DELETE FROM django_jobs_jobstep WHERE job_id IN (SELECT value FROM json_each(%(ids)s))
 -- then
 DELETE FROM django_jobs_effectadoption WHERE job_id IN (SELECT value FROM json_each(%(ids)s))

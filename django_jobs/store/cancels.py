@@ -1,0 +1,110 @@
+"""Cancelling: of waiting jobs at once, of running ones by a request that their holder hears.
+
+A request holds for one generation of its job. Whoever commits first wins: an attempt that succeeds, or leaves a dead
+letter, makes it too late; after every other end the job is cancelled before it can start again.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from django.db import connections
+from django.db.models import Exists, OuterRef
+
+from django_jobs import telemetry
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.states import DeadReason, JobState
+from django_jobs.models import CancelRequest, Job
+from django_jobs.models.job import WAITING
+from django_jobs.store.contention import run_again
+from django_jobs.store.leases import Held, refused
+from django_jobs.store.statements import Row, joined, run
+from django_jobs.store.times import read_now
+
+
+def cancel(job_id: uuid.UUID, *, using: str) -> JobState | None:
+    """End a waiting job as cancelled, or as a dead letter when an effect of it may have been applied.
+
+    The row is locked by a statement of its own: what an attempt recorded until then is seen by the one that decides.
+
+    Returns:
+        Where the job stands now; None when nothing changed, because it was not waiting.
+    """
+    rows = _under_lock("cancel", {"job_id": job_id}, using)
+    if not rows:
+        return None
+    telemetry.emit("job.cancel", job_id=job_id)
+    return _told(job_id, rows[0]["state"])
+
+
+def cancel_running(held: Held, *, message: str, budget: timedelta) -> JobState:
+    """End an attempt and its job as cancelled, or the job as a dead letter when an effect of it may have been applied.
+
+    Returns:
+        Where the job stands now.
+
+    Raises:
+        LeaseLostError: The attempt no longer owns the job.
+    """
+    params = {"job_id": held.job_id, "attempt_id": held.attempt_id, "message": message, "budget": budget}
+    rows = _under_lock("cancel_running", params, held.using)
+    if not rows:
+        refused(held, "cancel_running")
+    telemetry.emit("job.cancel_running", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
+    return _told(held.job_id, rows[0]["state"])
+
+
+def _under_lock(name: str, params: dict[str, Any], using: str) -> list[Row]:
+    def both() -> list[Row]:
+        with joined(using):
+            _hold(params["job_id"], using)
+            return run(name, params, using=using)
+
+    return both() if connections[using].in_atomic_block else run_again(both)
+
+
+def _hold(job_id: uuid.UUID, using: str) -> None:
+    Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id).values_list("pk", flat=True).first()
+
+
+def _told(job_id: uuid.UUID, state: str) -> JobState:
+    if state == JobState.DEAD_LETTERED:
+        telemetry.emit("job.dead", job_id=job_id, reason=DeadReason.CANCELLED.value)
+    return JobState(state)
+
+
+def request_cancel(job_id: uuid.UUID, *, generation: int, action_id: uuid.UUID, using: str) -> None:
+    """Ask that a running job end as cancelled; the caller holds the row of the job, so that no end slips past it."""
+    row = CancelRequest(
+        id=uuid7(), job_id=job_id, generation=generation, action_id=action_id, created_at=read_now(using)
+    )
+    row.save(using=using, force_insert=True)
+    telemetry.emit("job.cancel_requested", job_id=job_id, generation=generation)
+
+
+def cancels_asked(jobs: Iterable[tuple[uuid.UUID, int]], *, using: str) -> set[uuid.UUID]:
+    """Return which of these jobs (id and generation) somebody wants cancelled; one cheap read."""
+    wanted = dict(jobs)
+    rows = CancelRequest.objects.using(using).filter(job_id__in=list(wanted))
+    return {job_id for job_id, generation in rows.values_list("job_id", "generation") if wanted[job_id] == generation}
+
+
+def heed_request(job_id: uuid.UUID, *, using: str) -> JobState | None:
+    """Cancel a job that an attempt has just left waiting, if that was asked for in its present generation.
+
+    A statement after the one that ended the attempt: a request that was committed while that one waited for the row is
+    seen by this one.
+
+    Returns:
+        Where the job stands now; None when there is no request, or somebody else has moved the job on.
+    """
+    if not CancelRequest.objects.using(using).filter(job_id=job_id).exists():
+        return None
+    with joined(using):
+        _hold(job_id, using)
+        mine = CancelRequest.objects.filter(job_id=OuterRef("pk"), generation=OuterRef("generation"))
+        asked = Job.objects.using(using).filter(Exists(mine), pk=job_id, state__in=WAITING)
+        return cancel(job_id, using=using) if asked.exists() else None

@@ -1,0 +1,31 @@
+-- purpose: end an attempt as cancelled, and its job; one with an effect that may have been applied is left to a human
+-- guard: running under this attempt; the caller holds the row since an earlier statement
+-- index: primary key; django_jobs_compensation_job
+WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
+target AS MATERIALIZED (
+    SELECT j.id, EXISTS (
+        SELECT 1 FROM django_jobs_sideeffect e WHERE e.job_id = j.id AND e.state NOT IN ('planned', 'rejected')) AS touched
+    FROM django_jobs_job j WHERE j.id = %(job_id)s::uuid
+),
+cancelled AS (
+    UPDATE django_jobs_job j
+    SET state = CASE WHEN target.touched THEN 'dead_lettered' ELSE 'cancelled' END, revision = j.revision + 1,
+        waiting_since = NULL, attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
+        finished_at = CASE WHEN NOT target.touched THEN clock.now END,
+        dead_at = CASE WHEN target.touched THEN clock.now END,
+        dead_reason = CASE WHEN target.touched THEN 'cancelled' ELSE '' END
+    FROM target, clock
+    WHERE j.id = target.id AND j.state = 'running' AND j.attempt_id = %(attempt_id)s::uuid
+    RETURNING j.id, j.state, clock.now AS ended_at
+),
+closed AS (
+    UPDATE django_jobs_attempt a
+    SET outcome = 'cancelled', finished_at = cancelled.ended_at, message = %(message)s::text,
+        over_budget = cancelled.ended_at > a.started_at + %(budget)s::interval
+    FROM cancelled WHERE a.id = %(attempt_id)s::uuid
+),
+void AS (
+    UPDATE django_jobs_compensation c SET outcome = 'void', closed_at = cancelled.ended_at
+    FROM cancelled WHERE c.job_id = cancelled.id AND c.outcome = 'open' AND cancelled.state = 'cancelled'
+)
+SELECT id, state FROM cancelled
