@@ -121,7 +121,7 @@ def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[Effect
 
 def effect_history(effect: SideEffect, *, using: str) -> EffectHistory:
     """Read the rows of one effect."""
-    return _with_rows([effect], using)[0]
+    return effects_with_rows([effect], using)[0]
 
 
 def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:

@@ -100,4 +100,5 @@ def _histories(jobs: Sequence[Job], using: str) -> Iterator[JobHistory]:
             adopted=tuple(taken),
             steps=(),
             duplicates=(),
+            cancel_requests=(),
         )
