@@ -6,7 +6,7 @@ that pass a database.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from django.db import connections, router
 from django_jobs.conf import get_settings, problems
 from django_jobs.define import registry
 from django_jobs.define.definition import type_hints
+from django_jobs.effects.adapter import declared_effects
 from django_jobs.exceptions import DefinitionError
 
 TAG = "django_jobs"
@@ -34,6 +35,7 @@ def register() -> None:
         check_registry,
         check_routes,
         check_publishers,
+        check_effects,
         check_owners,
         check_commands,
         check_database_settings,
@@ -117,6 +119,29 @@ def check_publishers(**_: object) -> list[CheckMessage]:
             hint = "Correct PUBLISHER or the entries that are passed to it."
             found.append(Error(str(error), hint=hint, id="django_jobs.E104"))
     return found
+
+
+def check_effects(**_: object) -> list[CheckMessage]:
+    """E106: a stored request of an effect, or of what takes it back, cannot be restored."""
+    found: list[CheckMessage] = []
+    for operation in declared_effects().values():
+        for each in (operation, operation.taken_back_by):
+            for function in (each.declared.send, each.declared.ask) if each else ():
+                if function is not None:
+                    found.extend(_unresolved(function, f"Effect {each.name!r}" if each else ""))
+    return found
+
+
+def _unresolved(function: Callable[..., Any], what: str) -> Iterator[CheckMessage]:
+    try:
+        type_hints(function)
+    except DefinitionError as error:
+        yield Error(
+            f"{what}: {error}",
+            hint="Values are restored by the annotations: import the names that they use, also at run time.",
+            obj=function,
+            id="django_jobs.E106",
+        )
 
 
 def check_owners(**_: object) -> list[CheckMessage]:

@@ -81,6 +81,10 @@ class ActionChangedError(JobsError):
         self.plan = plan
 
 
+class ActionOvertakenError(ActionChangedError, ActionRefusedError):
+    """What was acknowledged is not there any more, and the decision cannot be carried out now; nothing was written."""
+
+
 class RowBusyError(JobsError):
     """A worker is committing the row that a decision is about; nothing was written, and another try may do it."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from django_jobs.define.decorators import job
+from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.effects.adapters.mail import send_mail
+from django_jobs.worker.compensating import take_back
 from django_jobs.worker.context import JobContext
 
 
@@ -15,3 +18,9 @@ def send_email(context: JobContext, message: dict[str, Any]) -> None:
     receipt = context.effect("send", send_mail, message=message)
     with context.complete() as done:
         done.result = {"message_id": receipt.provider_ref, **receipt.result}
+
+
+@job(type=COMPENSATION_TYPE, takes_context=True)
+def compensate(context: JobContext, effect_id: uuid.UUID, by_hand: bool = False) -> None:
+    """Take an applied effect of another job back, as somebody decided; see ``django_jobs.operate.compensate``."""
+    take_back(context, effect_id, by_hand=by_hand)

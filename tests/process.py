@@ -19,6 +19,7 @@ from django_jobs.effects import adapter
 from django_jobs.enqueue import backpressure
 from django_jobs.outbox import wake
 from django_jobs.store import notify, statements
+from django_jobs.worker import chores
 from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
@@ -67,7 +68,7 @@ def kept() -> Iterator[None]:
             stack.callback(_refill, container, copy.copy(container))
         for owner, name in ATTRIBUTES:
             stack.callback(setattr, owner, name, copy.copy(getattr(owner, name)))
-        for declared in (registry._jobs, adapter._declared):
+        for declared in (registry._jobs, adapter._declared, chores._chores):
             stack.callback(_forget_declared, declared, set(declared), frozenset(sys.modules))
         stack.callback(_forget_event_types, set(events._types), frozenset(sys.modules))
         for alias, settings in connections.settings.items():
@@ -98,8 +99,9 @@ def _forget_event_types(before: set[tuple[str, int]], modules: frozenset[str]) -
 
 
 def _module_of(item: Any) -> str:
-    function = item.definition.func if hasattr(item, "definition") else item
-    return str(function.__module__)
+    if isinstance(item, chores.Chore):
+        return str(item.turn.__module__)
+    return str((item.definition.func if hasattr(item, "definition") else item).__module__)
 
 
 def _put_back(alias: str, before: dict[str, Any]) -> None:

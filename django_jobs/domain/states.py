@@ -221,7 +221,7 @@ TRANSITIONS: tuple[Transition, ...] = (
 BY_NAME: dict[str, Transition] = {transition.name: transition for transition in TRANSITIONS}
 
 # Frozen here, written with the rooms that need them: no store function and no SQL file yet.
-NOT_BUILT: frozenset[str] = frozenset({"compensated"})
+NOT_BUILT: frozenset[str] = frozenset()
 
 FINISHED_STATES: frozenset[JobState] = frozenset({S.SUCCEEDED, S.CANCELLED})
 

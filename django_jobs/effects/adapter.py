@@ -6,15 +6,16 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, overload
 
 from django_jobs.define.definition import type_hints
 from django_jobs.domain.durations import check_longest
 from django_jobs.domain.effects import Dedupe, Guarantees, Outcome, Reconciliation, Verdict
 from django_jobs.domain.identity import check_name, provider_key, restore
 from django_jobs.domain.retry import RetryPolicy
+from django_jobs.effects.receipts import RECEIPT, receipt_from
 from django_jobs.exceptions import DefinitionError, PayloadError
 
 DEFAULT_TIMEOUT = timedelta(seconds=10)
@@ -22,6 +23,7 @@ NAME_LIMIT = 200
 _TAKEN = frozenset({"key", "required", "on_ambiguous", "name", "operation", "self"})  # of context.effect() itself
 
 Answer = Verdict | Reconciliation
+_GUARANTEED = frozenset(field.name for field in fields(Guarantees)) - {"can_reconcile"}
 
 
 class Adapter(Protocol):
@@ -57,6 +59,7 @@ class Operation:
     send: Callable[..., Any]
     ask: Callable[..., Any] | None
     prepare: Callable[..., Mapping[str, Any]] | None = None
+    compensates: str = ""  # the operation that this one takes back
 
     def bind(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Fit a request to the operation's parameters, defaults included, so that the stored one is whole.
@@ -84,11 +87,16 @@ class Operation:
             PayloadError: A value does not fit its annotation.
         """
         hints = type_hints(self.ask if asking and self.ask is not None else self.send)
+        receipt: dict[str, Any] = {}
+        if self.compensates:
+            receipt = {RECEIPT: receipt_from(stored.get(RECEIPT))}
+            hints = {name: hint for name, hint in hints.items() if name != RECEIPT}
         try:
-            return {name: restore(value, hints[name]) if name in hints else value for name, value in stored.items()}
+            found = {name: restore(value, hints[name]) if name in hints else value for name, value in stored.items()}
         except PayloadError as error:
             msg = f"The request does not fit the operation {self.name!r}: {error}"
             raise PayloadError(msg) from error
+        return found | receipt
 
 
 class EffectOperation:
@@ -97,12 +105,13 @@ class EffectOperation:
     def __init__(self, function: Callable[..., Outcome], declared: Operation) -> None:
         self._declared = declared
         self._reconcile: Callable[..., Answer] | None = None
+        self._compensation: EffectOperation | None = None
         self.function = function
         functools.update_wrapper(self, function)
 
-    def __call__(self, call: Any, **request: Any) -> Outcome:
+    def __call__(self, call: Any, *receipt: Any, **request: Any) -> Outcome:
         """Make the request here and now, without any record: for tests of the operation itself."""
-        return self.function(call, **request)
+        return self.function(call, *receipt, **request)
 
     def __repr__(self) -> str:
         return f"<effect {self.name}>"
@@ -140,6 +149,8 @@ class EffectOperation:
             msg = f"{self.name}: reconcile is declared twice; keep one."
             raise DefinitionError(msg)
         _check_function(function, f"{self.name}.reconcile")
+        if self._declared.compensates:
+            _check_second(function, f"{self.name}.reconcile")
         ours, theirs = _request_names(self.function), _request_names(function)
         if ours is not None and theirs is not None and ours != theirs:
             msg = (
@@ -149,6 +160,106 @@ class EffectOperation:
             raise DefinitionError(msg)
         self._reconcile = function
         return function
+
+    @property
+    def taken_back_by(self) -> EffectOperation | None:
+        """The declared compensation, None without one."""
+        return self._compensation
+
+    @overload
+    def compensation(self, function: Callable[..., Outcome], /) -> EffectOperation: ...
+
+    @overload
+    def compensation(self, /, **promised: Any) -> Callable[[Callable[..., Outcome]], EffectOperation]: ...
+
+    def compensation(self, function: Callable[..., Outcome] | None = None, /, **promised: Any) -> Any:
+        """Declare how the operation is taken back: a function ``(call, confirmed, **request)``, an effect of its own.
+
+        It gets what the provider confirmed and the request of the effect, and is held to the rules of ``@effect``: one
+        request, ``Confirmed``, ``Rejected`` or ``Unknown``. What is returned has ``reconcile`` in its turn.
+
+        Args:
+            function: The function, when the decorator is used bare: the provider then promises the same about it as
+                about the operation.
+            **promised: What holds instead: ``dedupe``, ``key_lifetime``, ``timeout``, ``owner``, ``settle``,
+                ``visible_after``, ``caches_failures``, ``key_max_length``, ``key_alphabet``, ``retry``, ``docs``, as
+                with ``@effect``. ``key_lifetime`` comes with ``dedupe``.
+
+        Raises:
+            DefinitionError: It is declared already, cannot work, or takes other parameters; the message says which.
+        """
+        if function is not None:
+            return self._take_back(function, {})
+        return functools.partial(self._take_back, promised=promised)
+
+    def _take_back(self, function: Callable[..., Outcome], promised: Mapping[str, Any]) -> EffectOperation:
+        if self._declared.compensates:
+            msg = f"{self.name} takes something back itself; there is no compensation of a compensation."
+            raise DefinitionError(msg)
+        if self._compensation is not None and _place(self._compensation.function) != _place(function):
+            msg = f"{self.name}: compensation is declared twice; keep one."
+            raise DefinitionError(msg)
+        self._compensation = declared_compensation(self._declared, function, promised)
+        return self._compensation
+
+
+def declared_compensation(
+    original: Operation, function: Callable[..., Outcome], promised: Mapping[str, Any]
+) -> EffectOperation:
+    """Return the operation that takes ``original`` back.
+
+    Raises:
+        DefinitionError: It cannot work; the message says why.
+    """
+    name = f"{original.name}.compensation"
+    unknown = sorted(set(promised) - _GUARANTEED - {"timeout", "owner", "retry"})
+    if unknown:
+        takes = ", ".join(sorted(_GUARANTEED | {"timeout", "owner", "retry"}))
+        msg = f"{name}: compensation() has no option {unknown[0]!r}; it takes {takes}."
+        raise DefinitionError(msg)
+    if "key_lifetime" in promised and "dedupe" not in promised:
+        msg = f'{name}: key_lifetime comes with dedupe="key"; name both.'
+        raise DefinitionError(msg)
+    _check_function(function, name)
+    _check_receipt(original, function, name)
+    inherited = {} if "dedupe" in promised else {"key_lifetime": original.guarantees.key_lifetime}
+    guarantees = replace(
+        original.guarantees,
+        can_reconcile=False,
+        **{"key_lifetime": None, **inherited, **{key: promised[key] for key in _GUARANTEED & set(promised)}},
+    )
+    operation = replace(
+        original,
+        name=name,
+        guarantees=guarantees,
+        requires_key=True,
+        send=function,
+        ask=None,
+        prepare=None,
+        compensates=original.name,
+        **{key: promised[key] for key in ("timeout", "owner", "retry") if key in promised},
+    )
+    return EffectOperation(function, checked(operation))
+
+
+def _check_second(function: Callable[..., Any], name: str) -> None:
+    if list(inspect.signature(function).parameters)[1:2] != [RECEIPT]:
+        msg = f"{name}: the second parameter must be named {RECEIPT!r}; it is what the provider confirmed."
+        raise DefinitionError(msg)
+
+
+def _check_receipt(original: Operation, function: Callable[..., Any], name: str) -> None:
+    _check_second(function, name)
+    ours, theirs = _request_names(original.send), _request_names(function)
+    if RECEIPT in (ours or ()):
+        msg = f"{name}: the operation itself has a parameter {RECEIPT!r}; rename that one."
+        raise DefinitionError(msg)
+    if ours is not None and theirs is not None and ours != theirs - {RECEIPT}:
+        msg = (
+            f"{name} takes {', '.join(sorted(theirs - {RECEIPT})) or 'nothing'} beside {RECEIPT!r}, but the operation "
+            f"takes {', '.join(sorted(ours)) or 'nothing'}; give both the same parameters, or end with **rest."
+        )
+        raise DefinitionError(msg)
 
 
 _declared: dict[str, EffectOperation] = {}
@@ -332,6 +443,8 @@ def resolve(operation: Any) -> Operation:
     """
     if isinstance(operation, EffectOperation):
         return operation.declared
+    if isinstance(operation, Operation):
+        return operation
     if inspect.isroutine(operation) or inspect.isclass(operation):
         given = getattr(operation, "__name__", repr(operation))
         msg = (

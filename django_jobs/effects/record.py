@@ -152,6 +152,7 @@ def _intent(
     return Intent(
         name=name,
         provider=declared.provider,
+        operation=declared.name,
         business_key=check_key(str(attempt.job_id) if key is None else key),
         tenant=claimed.tenant,
         request=text,

@@ -37,7 +37,8 @@ _SEND = (
     "reason",
 )
 _RECONCILIATION = ("created_at", "verdict", "is_final", "provider_ref", "attempt_id", "actor", "evidence")
-_EFFECT_HIDDEN = {"sends", "reconciliations", "adoptions"}
+_COMPENSATION = ("created_at", "job_id", "outcome", "closed_at", "action_id")
+_EFFECT_HIDDEN = {"sends", "reconciliations", "adoptions", "compensations"}
 
 
 def show_text(shown: Shown) -> str:
@@ -54,6 +55,8 @@ def _parts(shown: Shown) -> Iterator[str]:
     )
     if shown["key"]:
         yield _fields("Idempotency key", shown["key"])
+    if shown["takes_back"]:
+        yield _fields("Takes back", shown["takes_back"])
     if shown["attempts"]:
         yield f"ATTEMPTS\n{table([*_ATTEMPT, 'note'], map(_attempt, shown['attempts']))}"
         yield from _tracebacks(shown["attempts"])
@@ -102,6 +105,7 @@ def _effect(title: str, effect: Shown) -> Iterator[str]:
     yield from _rows("Sends", effect["sends"], _SEND)
     yield from _rows("Reconciliations", effect["reconciliations"], _RECONCILIATION)
     yield from _rows("Adoptions", effect["adoptions"], ("job_id", "attempt_id", "created_at"))
+    yield from _rows("Compensations", effect["compensations"], _COMPENSATION)
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
 from django_jobs.management.cancelling import CANCEL_VERBS
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
+from django_jobs.management.compensating import COMPENSATE_VERBS
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
 from django_jobs.management.pausing import PAUSE_VERBS
@@ -367,6 +368,7 @@ VERBS: tuple[Verb, ...] = (
     *EVENT_VERBS,
     *PAUSE_VERBS,
     *CANCEL_VERBS,
+    *COMPENSATE_VERBS,
     Verb(
         name="prune",
         help="Remove the content, then the rows, of jobs that finished long ago; what is still needed stays.",

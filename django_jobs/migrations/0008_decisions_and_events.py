@@ -132,6 +132,11 @@ class Migration(migrations.Migration):
             name='extra_attempts',
             field=models.PositiveSmallIntegerField(db_default=0, default=0),
         ),
+        migrations.AddField(
+            model_name='sideeffect',
+            name='operation',
+            field=models.CharField(blank=True, db_default='', default='', max_length=200),
+        ),
         migrations.CreateModel(
             name='CancelRequest',
             fields=[

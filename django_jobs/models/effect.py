@@ -26,6 +26,7 @@ class SideEffect(models.Model):
     provider = models.CharField(max_length=200)
     business_key = models.CharField(max_length=255)
     name = models.CharField(max_length=200)
+    operation = models.CharField(max_length=200, default="", db_default="", blank=True)  # "": recorded by older code
     state = models.CharField(max_length=12, default=EffectState.PLANNED.value)
     revision = models.BigIntegerField(default=1)
     required = models.BooleanField(default=True)

@@ -20,7 +20,13 @@ from django.db import OperationalError, connections, transaction
 
 from django_jobs import telemetry
 from django_jobs.domain.identity import canonical, fingerprint
-from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError, RowBusyError
+from django_jobs.exceptions import (
+    ActionChangedError,
+    ActionOvertakenError,
+    ActionRefusedError,
+    OperatorError,
+    RowBusyError,
+)
 from django_jobs.models import OperatorAction
 from django_jobs.store.audit import record
 
@@ -36,6 +42,7 @@ REASON_MIN, REASON_LIMIT = 10, 2000
 NAME_LIMIT = 100
 PLAN_BYTES = 1024 * 1024
 BUSY_AFTER = "1s"  # how long a decision waits for a row that a worker is committing
+_CHANGED = "This changed since you looked; nothing was done."
 _BUSY = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure: nothing was written
 
 
@@ -228,18 +235,21 @@ class Decision(ABC):
         Raises:
             PermissionDenied: The operator's user lacks a permission; nothing was written.
             ActionRefusedError: It cannot be done now; its ``plan`` says why.
-            ActionChangedError: What was acknowledged is not what is there now; its ``plan`` is the present one.
+            ActionChangedError: What was acknowledged is not what is there now; its ``plan`` is the present one. If it
+                cannot be done now either, the error is an ActionRefusedError too.
             RowBusyError: A worker is committing the job; nothing was written, try again.
         """
         with _bounded(self.using):
             self.lock()
             self.check(operator)
             plan = self.plan()
+            seen = hmac.compare_digest(plan.digest.encode(), str(digest).encode("utf-8", "replace"))
+            if not seen and plan.refused:
+                raise ActionOvertakenError(f"{_CHANGED} Now: {plan.refused}", plan=plan)
             if plan.refused:
                 raise ActionRefusedError(plan.refused, plan=plan)
-            if not hmac.compare_digest(plan.digest.encode(), str(digest).encode()):
-                msg = "This changed since you looked; nothing was done. Look at the present plan and decide again."
-                raise ActionChangedError(msg, plan=plan)
+            if not seen:
+                raise ActionChangedError(f"{_CHANGED} Look at the present plan and decide again.", plan=plan)
             return self._carry_out(operator, plan)
 
     def check(self, operator: Operator) -> None:

@@ -14,6 +14,7 @@ from django_jobs.models.job import WAITING
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.job_decision import JobDecision
 from django_jobs.store import cancel, request_cancel
+from django_jobs.store.compensations import why_not_void
 
 _NOT_APPLIED = ("planned", "rejected")
 _MAY_BE_APPLIED: dict[str, str] = {
@@ -79,7 +80,7 @@ class Cancel(JobDecision):
             return (
                 "That was asked for already; the attempt hears it, or the job is cancelled when the attempt has ended."
             )
-        return ""
+        return why_not_void(job.pk, using=self.using)
 
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
         """Cancel the waiting job, or leave the request for whoever runs it.

@@ -13,6 +13,7 @@ from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.history import EffectHistory, JobHistory, history_of, plain
 from django_jobs.operate.job_decision import JobDecision, basic_facts, state_in_words
 from django_jobs.operate.wording import instant
+from django_jobs.store.compensations import why_not_void
 from django_jobs.store.decisions import discard
 
 _SETTLED = (EffectState.SUCCEEDED, EffectState.REJECTED, EffectState.ABANDONED)
@@ -35,7 +36,7 @@ class Discard(JobDecision):
         return Plan(
             action=self.name,
             title=f"Discard job {job.pk} ({job.job_type})",
-            refused=_refused(history) or self.taken_back(),
+            refused=_refused(history) or self.taken_back() or why_not_void(job.pk, using=self.using),
             facts={
                 **basic_facts(job),
                 "dead_reason": job.dead_reason,

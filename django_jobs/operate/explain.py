@@ -58,12 +58,23 @@ def _intended(history: JobHistory) -> Iterator[str]:
         f"Job {job.pk}: {job.job_type} (payload version {job.payload_version}), queue {job.queue_name}, priority "
         f"{job.priority}{about}."
     )
+    yield from _takes_back(history)
     yield f"Payload: {_payload(history)}"
     yield from _key(history)
     yield f"Enqueued at {instant(job.created_at)} {_caller(job)}."
     if job.useful_until is not None:
         yield f"Its result is useful until {instant(job.useful_until)}."
     yield f"Owner: {job.owner}." if job.owner else "No owner is declared for it."
+
+
+def _takes_back(history: JobHistory) -> Iterator[str]:
+    row, decision = history.takes_back, history.decision
+    if row is None:
+        return
+    yield f"It takes back the effect {row.effect.name} ({row.effect.business_key}) of job {row.original_job_id}."
+    if decision is not None:
+        reason = redactor().text(decision.reason)
+        yield f"{decision.actor} decided that at {instant(decision.created_at)} for {decision.owner}: {reason}"
 
 
 def _payload(history: JobHistory) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django_jobs.domain.redaction import Redactor
-from django_jobs.domain.states import EffectState, SendOutcome
-from django_jobs.models import Reconciliation, Send, SideEffect
+from django_jobs.domain.states import CompensationOutcome, EffectState, SendOutcome
+from django_jobs.models import Compensation, Reconciliation, Send, SideEffect
 from django_jobs.operate.history import EffectHistory, JobHistory, redactor
 from django_jobs.operate.wording import instant
 
@@ -45,6 +45,7 @@ def effect_lines(history: JobHistory) -> Iterator[str]:
         )
         if not all(item.is_compared(adoption) for adoption in item.adoptions if adoption.job_id == history.job.pk):
             yield f"  {_NOT_COMPARED}"
+        yield from (f"  {_taken_back(row)}" for row in item.compensations)
 
 
 def _named(effect: SideEffect) -> str:
@@ -85,10 +86,20 @@ def _details(item: EffectHistory, history: JobHistory, mask: Redactor) -> Iterat
     for adoption in item.adoptions:
         doubt = "" if item.is_compared(adoption) else f" {_NOT_COMPARED}"
         yield f"  Job {adoption.job_id} took its receipt at {instant(adoption.created_at)}.{doubt}"
+    for row in item.compensations:
+        yield f"  {_taken_back(row)}"
     if item.effect.needs_review:
         yield f"  Waits for a human: {mask.text(item.effect.review_reason)}"
     elif item.effect.state == EffectState.ABANDONED:
         yield f"  Given up because: {mask.text(item.effect.review_reason)}"
+
+
+def _taken_back(row: Compensation) -> str:
+    if row.outcome == CompensationOutcome.OPEN:
+        return f"Is being taken back by job {row.job_id} since {instant(row.created_at)}."
+    if row.outcome == CompensationOutcome.SUCCEEDED:
+        return f"Was taken back by job {row.job_id}, done at {instant(row.closed_at)}."
+    return f"Job {row.job_id} was to take it back and was given up at {instant(row.closed_at)}."
 
 
 def _by(send: Send, history: JobHistory) -> str:

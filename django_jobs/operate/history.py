@@ -13,16 +13,20 @@ from typing import Any
 from django.db.models import Model
 
 from django_jobs.conf import get_settings
+from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.domain.redaction import DEFAULT_NAMES, MASK, Redactor
+from django_jobs.domain.states import CompensationOutcome
 from django_jobs.models import (
     Attempt,
     CancelRequest,
+    Compensation,
     DuplicateEnqueue,
     EffectAdoption,
     IdempotencyKey,
     Job,
     JobPayload,
     JobStep,
+    OperatorAction,
     Reconciliation,
     Send,
     SideEffect,
@@ -41,15 +45,24 @@ class EffectHistory:
     reconciliations: tuple[Reconciliation, ...]
     adoptions: tuple[EffectAdoption, ...]
     content_removed_at: datetime | None = None  # of the job that caused it
+    compensations: tuple[Compensation, ...] = ()
 
     def is_compared(self, adoption: EffectAdoption) -> bool:
         """Whether what the adopter asked for was compared with what had been applied: afterwards nobody can tell."""
         return self.content_removed_at is None or adoption.created_at < self.content_removed_at
 
+    @property
+    def standing(self) -> Compensation | None:
+        """The compensation of the effect that is open or has succeeded."""
+        return next((row for row in self.compensations if row.outcome != CompensationOutcome.VOID), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistory:
-    """One job with all that belongs to it; ``adopted`` are effects of other jobs whose receipts it took."""
+    """One job with all that belongs to it; ``adopted`` are effects of other jobs whose receipts it took.
+
+    ``takes_back`` is set for a job that takes an effect of another one back, with the ``decision`` that asked for it.
+    """
 
     using: str
     read_at: datetime
@@ -62,6 +75,8 @@ class JobHistory:
     steps: tuple[JobStep, ...]
     duplicates: tuple[DuplicateEnqueue, ...]
     cancel_requests: tuple[CancelRequest, ...]
+    takes_back: Compensation | None = None
+    decision: OperatorAction | None = None
 
     @property
     def content_removed(self) -> str:
@@ -79,6 +94,7 @@ class JobHistory:
 def history_of(job: Job, *, using: str) -> JobHistory:
     """Read all rows of a job."""
     effects = SideEffect.objects.using(using)
+    takes_back = _taking_back(job, using)
     taken = EffectAdoption.objects.using(using).filter(job_id=job.pk).values_list("effect_id", flat=True)
     return JobHistory(
         using=using,
@@ -92,11 +108,19 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         steps=tuple(JobStep.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         duplicates=tuple(DuplicateEnqueue.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
+        takes_back=takes_back,
+        decision=OperatorAction.objects.using(using).filter(pk=takes_back.action_id).first() if takes_back else None,
     )
 
 
+def _taking_back(job: Job, using: str) -> Compensation | None:
+    if job.job_type != COMPENSATION_TYPE:
+        return None
+    return Compensation.objects.using(using).select_related("effect").filter(job_id=job.pk).first()
+
+
 def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[EffectHistory, ...]:
-    """Return effects with their sends, questions and adoptions, oldest first, in three queries."""
+    """Return effects with their sends, questions, adoptions and compensations, oldest first, in four queries."""
     found = sorted(effects, key=lambda effect: (effect.created_at, effect.pk))
     if not found:
         return ()
@@ -107,6 +131,9 @@ def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[Effect
     emptied = {effect.job_id for effect in found if not effect.request_digest and adoptions[effect.pk]}
     jobs = Job.objects.using(using).filter(pk__in=emptied) if emptied else Job.objects.none()
     removed = dict(jobs.values_list("pk", "content_removed_at"))
+    owners = {effect.job_id for effect in found}
+    taken = Compensation.objects.using(using).filter(original_job_id__in=owners, effect_id__in=ids)
+    compensations = _by_effect(taken.order_by("created_at", "id"))
     return tuple(
         EffectHistory(
             effect=effect,
@@ -114,6 +141,7 @@ def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[Effect
             reconciliations=tuple(asked[effect.pk]),
             adoptions=tuple(adoptions[effect.pk]),
             content_removed_at=removed.get(effect.job_id),
+            compensations=tuple(compensations[effect.pk]),
         )
         for effect in found
     )
@@ -165,6 +193,7 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
                 "sends": rows(item.sends),
                 "reconciliations": rows(item.reconciliations),
                 "adoptions": rows(item.adoptions),
+                "compensations": rows(item.compensations),
             }
             for item in found
         ]
@@ -184,6 +213,7 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
         "cancel_requests": [
             {**row_as_dict(told.request, mask), "fate": told.fate.value, "told": told.text} for told in fates(history)
         ],
+        "takes_back": row_as_dict(history.takes_back, mask) if history.takes_back else None,
     }
 
 

@@ -1,8 +1,8 @@
 """Taking away what is old: the content of finished jobs first, then their rows, then keys that have expired.
 
 Never taken, whatever the settings say: a job that is not finished (a dead letter without a resolution included), an
-effect whose outcome is open or waits for a human, a key that still answers, an effect that another job relies on, and
-a send whose key the provider may still remember.
+effect whose outcome is open or waits for a human, a key that still answers, an effect that another job relies on or
+that is being taken back, a job that took back what is still there, and a send whose key a provider may remember.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WHY_KEPT: dict[str, str] = {
     "unresolved": "the outcome of one of its effects is open or waits for a human",
     "provider_key": "a provider may still remember the key of one of its sends",
     "audit": "something was found out about one of its effects less than KEEP_ROWS ago",
-    "needed": "another job relies on one of its effects",
+    "needed": "another job relies on one of its effects, or one of them is being taken back",
     REFERRED: "a table of your project refers to it by a database constraint",
     BUSY: "somebody was using its rows; the next run tries again",
 }

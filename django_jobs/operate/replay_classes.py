@@ -71,7 +71,7 @@ def classify(jobs: Sequence[Job], *, using: str) -> Iterator[tuple[Job, str]]:
 
 
 def _histories(jobs: Sequence[Job], using: str) -> Iterator[JobHistory]:
-    """Yield of each job what its plan needs: no attempts, no steps, no duplicates, no arguments."""
+    """Yield of each job what its plan needs: its effects and its key, and nothing else."""
     ids, now = [job.pk for job in jobs], read_now(using)
     payloads = JobPayload.objects.using(using).filter(pk__in=ids).only("job_id", "key").in_bulk()
     keys = IdempotencyKey.objects.using(using).in_bulk(ids)

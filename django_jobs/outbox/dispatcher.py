@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
-from django.db import DatabaseError
+from django.db import InterfaceError, InternalError, OperationalError
 
 from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following, after_report, is_down, pause_after
-from django_jobs.domain.events import Confirmed, Error, Report
+from django_jobs.domain.events import Confirmed, Error, Nacked, Report
 from django_jobs.domain.states import DeliveryOutcome, DeliveryState
 from django_jobs.outbox.destinations import is_local, known_destinations, make_publisher, routes, subscriber_of
 from django_jobs.outbox.local import deliver
 from django_jobs.outbox.publisher import Publisher
-from django_jobs.store.breakers import note_down, note_up, take_probe
+from django_jobs.store.breakers import give_probe_back, note_down, note_up, take_probe
 from django_jobs.store.deliveries import (
     ClaimedDelivery,
     Outlook,
@@ -62,6 +62,7 @@ class Dispatcher:
         self._swept_at = float("-inf")
         self._sweep_after: dict[str, str] = {}
         self._announced = False
+        self._working = False
         self.stopping: Callable[[], bool] = lambda: False
 
     def turn(self) -> float | None:
@@ -70,6 +71,13 @@ class Dispatcher:
         Raises:
             DatabaseError: The database did not do its part; answers that were got are kept and recorded later.
         """
+        self._working = True
+        try:
+            return self._turn()
+        finally:
+            self._working = False
+
+    def _turn(self) -> float | None:
         with self._guarded():
             self._announce()
             self._record_again()
@@ -87,11 +95,15 @@ class Dispatcher:
         ]
         return max(0.0, min(waits)) if waits else None
 
-    def is_nothing_due(self) -> bool:
-        """Say whether no delivery to a destination of this process is due, or will be before its breaker closes."""
+    def is_nothing_left(self) -> bool:
+        """Say whether nothing waits for a destination of this process, nor is on its way from here.
+
+        What waits for a destination that is down does not count: that may take for ever.
+        """
         with self._guarded():
             outlooks = look_at_destinations(self.destinations, using=self.using)
-        return not self._unrecorded and all(outlook.due_in is None for outlook in outlooks)
+        left = any(outlook.due_in is not None and not outlook.failures for outlook in outlooks)
+        return not left and not self._working and not self._unrecorded  # asked after the look: a turn may have claimed
 
     def close(self) -> None:
         """Let go of the publishers' connections."""
@@ -131,18 +143,14 @@ class Dispatcher:
             with self._guarded():
                 batch = claim_deliveries(name, ids, worker_id=self._worker_id, lease=lease, using=self.using)
             if not batch:
-                if outlook.failures:
-                    self._give_probe_back(outlook)
+                if outlook.failures:  # others had claimed what was due
+                    with self._guarded():
+                        give_probe_back(name, using=self.using)
                 return False
             down = self._deliver(outlook, batch, asked_at)
             if down or outlook.failures or len(batch) < room or self.stopping():
                 break
         return True
-
-    def _give_probe_back(self, outlook: Outlook) -> None:
-        """Others had claimed what was due: the next look may try again."""
-        with self._guarded():
-            note_down(outlook.destination, pause=timedelta(0), seen=outlook.failures, error="", using=self.using)
 
     def _deliver(self, outlook: Outlook, batch: Sequence[ClaimedDelivery], asked_at: float) -> bool:
         """Deliver one batch and record the answers; returns whether the destination is down."""
@@ -168,11 +176,31 @@ class Dispatcher:
         try:
             with self._guarded():
                 refused = deliver(batch, using=self.using)
-        except DatabaseError:
+        except Exception as error:  # noqa: BLE001  one event must not stop the others
+            if isinstance(error, OperationalError | InterfaceError | InternalError) or len(batch) == 1:
+                self._not_delivered(batch, error)
+                return
+            logger.warning("A batch of %s deliveries failed (%s); trying them one by one", len(batch), error)
+            for item in batch:
+                self._deliver_here([item])
+            return
+        self._unrecorded += refused
+        with self._guarded():
+            self._record_again()
+
+    def _not_delivered(self, batch: Sequence[ClaimedDelivery], error: Exception) -> None:
+        """Give back what the database could not take now; count what it refuses against the event.
+
+        Raises:
+            DatabaseError: The database is away.
+        """
+        if isinstance(error, OperationalError | InterfaceError | InternalError):
             with self._guarded():
                 self._release(batch)
-            raise
-        self._unrecorded += refused
+            raise error
+        logger.error("A subscriber's job could not be stored", exc_info=error)
+        refusal = Nacked(f"The job could not be stored: {type(error).__name__}.")
+        self._unrecorded += [(item, refusal) for item in batch]
         with self._guarded():
             self._record_again()
 

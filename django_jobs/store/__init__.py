@@ -6,6 +6,7 @@ This room holds one function per transition, each of which runs one guarded stat
 
 from django_jobs.store.cancels import cancel, cancel_running, cancels_asked, request_cancel
 from django_jobs.store.claims import Claimed, ClaimRequest, KnownType, claim
+from django_jobs.store.compensations import compensated
 from django_jobs.store.decisions import discard, replay, run_now
 from django_jobs.store.endings import Failure, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.leases import Held, note_refusal, refused, renew
@@ -28,6 +29,7 @@ __all__ = [
     "cancel_running",
     "cancels_asked",
     "claim",
+    "compensated",
     "count_held",
     "dead_letter",
     "defer",

@@ -47,3 +47,11 @@ def take_probe(name: str, *, pause: timedelta, using: str) -> bool:
     now = read_now(using)
     rows = Destination.objects.using(using).filter(name=name, failures__gt=0, open_until__lte=now)
     return bool(rows.update(open_until=now + pause, changed_at=now))
+
+
+def give_probe_back(name: str, *, using: str) -> None:
+    """Let the next dispatcher try at once: the one that took the probe found nothing to send."""
+    now = read_now(using)
+    Destination.objects.using(using).filter(name=name, failures__gt=0, open_until__gt=now).update(
+        open_until=now, changed_at=now
+    )

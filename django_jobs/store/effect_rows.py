@@ -13,9 +13,9 @@ from django_jobs.domain.effects import Confirmed, Dedupe, EffectFacts, Guarantee
 from django_jobs.domain.facts import UNCLEAR
 from django_jobs.domain.identity import canonical
 from django_jobs.domain.ids import uuid7
-from django_jobs.domain.states import EffectState, SendOutcome, is_unfinished
+from django_jobs.domain.states import CompensationOutcome, EffectState, SendOutcome, is_unfinished
 from django_jobs.exceptions import DefinitionError, PayloadError
-from django_jobs.models import Installation, Job, Reconciliation, Send, SideEffect
+from django_jobs.models import Compensation, Installation, Job, Reconciliation, Send, SideEffect
 
 OnAmbiguous = Literal["review", "resend", "accept"]
 
@@ -33,7 +33,8 @@ class Intent:
 
     ``call`` is how long the next request may take; ``send_id`` the id of the send that may come of it, made by the
     asker, so that after a lost reply it can find out whether the send was recorded. ``useful_until`` refuses a first
-    send, and ``cancelled`` a send before which nothing is unclear.
+    send, and ``cancelled`` a send before which nothing is unclear. ``operation`` is the declared name of what is done,
+    by which its compensation is found.
     """
 
     name: str
@@ -52,14 +53,20 @@ class Intent:
     useful_until: datetime | None
     namespace: str
     cancelled: bool = False
+    operation: str = ""
 
 
-def compensation_of(effect: SideEffect) -> Literal["none", "open", "succeeded"]:  # noqa: ARG001
-    """Say whether an effect is being, or has been, taken back: always "none", because nothing here compensates.
+def compensation_of(effect: SideEffect) -> Literal["none", "open", "succeeded"]:
+    """Say whether an effect is being, or has been, taken back; only one that was applied is asked about.
 
-    Whoever adopts a receipt and whoever completes on one asks this under the row's lock.
+    Whoever adopts a receipt and whoever completes on one asks this under the row's lock, under which a compensation is
+    decided too.
     """
-    return "none"
+    if effect.state != EffectState.SUCCEEDED:
+        return "none"
+    standing = Compensation.objects.using(effect._state.db).filter(effect_id=effect.pk)  # noqa: SLF001
+    outcome = standing.exclude(outcome=CompensationOutcome.VOID.value).values_list("outcome", flat=True).first()
+    return cast('Literal["none", "open", "succeeded"]', outcome or "none")
 
 
 def storable(text: object, limit: int = TEXT_LIMIT) -> str:
@@ -236,6 +243,7 @@ def write_intent(effect: SideEffect, intent: Intent) -> None:
     effect.request, effect.request_digest = intent.request, intent.digest
     effect.required, effect.on_ambiguous = intent.required, intent.on_ambiguous
     effect.owner, effect.retry_policy = intent.owner, intent.retry
+    effect.operation = intent.operation
     effect.dedupe = promise.dedupe.value
     effect.key_lifetime_seconds = promise.key_lifetime.total_seconds() if promise.key_lifetime else None
     effect.key_alphabet, effect.key_max_length = promise.key_alphabet, promise.key_max_length

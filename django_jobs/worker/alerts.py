@@ -11,10 +11,12 @@ from typing import Any
 from django.db import DatabaseError, transaction
 
 from django_jobs import telemetry
+from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.domain.states import AttemptOutcome, DeadReason, JobState
 from django_jobs.models import Attempt, Job
 from django_jobs.store import Held
 
+CRITICAL, WARNING = "critical", "warning"  # critical: money or goods that somebody promised to give back
 FIRST_UNKNOWN = "first unknown failure of its kind"
 
 
@@ -53,7 +55,12 @@ def tell_of_expired(rows: Iterable[Mapping[str, Any]], *, using: str) -> None:
     """Tell the owners of jobs that could not start in time; ``rows`` are what the store returned."""
     for row in rows:
         reason = DeadReason(row["dead_reason"])
-        alert = Alert(job_id=row["id"], job_type=row["job_type"], owner=row["owner"], reason=dead_letter(reason))
+        alert = Alert(
+            job_id=row["id"],
+            job_type=row["job_type"],
+            owner=row["owner"],
+            reason=dead_letter(reason, job_type=row["job_type"]),
+        )
         tell_of_dead_letter(alert, reason, using=using)
 
 
@@ -69,13 +76,14 @@ def tell_if_dead(held: Held, *, owner: str, job_type: str, once: Callable[[], bo
         if job is None or not failed.exists():
             return  # somebody else judged it, and told
         reason = DeadReason(job.dead_reason)
-        alert = Alert(job_id=job.pk, job_type=job_type, owner=owner, reason=dead_letter(reason))
+        alert = Alert(job_id=job.pk, job_type=job_type, owner=owner, reason=dead_letter(reason, job_type=job_type))
         tell_of_dead_letter(alert, reason, using=held.using, once=once)
 
 
-def dead_letter(reason: DeadReason) -> str:
-    """Return the reason of an alert about a dead letter."""
-    return f"dead letter: {reason.value}"
+def dead_letter(reason: DeadReason, *, job_type: str = "") -> str:
+    """Return the reason of an alert about a dead letter; one that takes something back is told as that."""
+    of = " of a compensation" if job_type == COMPENSATION_TYPE else ""
+    return f"dead letter{of}: {reason.value}"
 
 
 def _story(job_id: uuid.UUID, using: str) -> dict[str, object]:
@@ -96,5 +104,6 @@ def _emit(alert: Alert, **more: object) -> None:
         job_type=alert.job_type,
         owner=alert.owner,
         message=alert.message,
+        severity=CRITICAL if alert.job_type == COMPENSATION_TYPE else WARNING,
         **more,
     )

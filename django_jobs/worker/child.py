@@ -16,6 +16,7 @@ import django
 from django.db import connections, reset_queries
 
 from django_jobs import clock
+from django_jobs.conf import get_settings
 from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.link import ChildEnd, Order, Word
 from django_jobs.worker.room import Seat
@@ -98,8 +99,9 @@ class Child:
                 look_first = not self._rest()
         if not self.pool.running:  # else the end of this process does: what runs may have been promised the worker
             self.seat.give_back()
+        self.dispatching.begin_stop()
         code = self.ending.drain(self._stops_while_draining)
-        self.dispatching.stop(seconds=0.0 if self.stops > 1 else self.config.grace)
+        self.dispatching.stop(seconds=0.0 if self.stops > 1 else get_settings().max_call.total_seconds())
         self._guarded(self.claimer.settle_doubtful)
         self.pool.stop()
         connections.close_all()
@@ -125,7 +127,7 @@ class Child:
         return self._guarded(self._is_nothing_left) is True
 
     def _is_nothing_left(self) -> bool:
-        return self.dispatching.is_nothing_due() and self.claimer.is_nothing_left()
+        return self.dispatching.is_nothing_left() and self.claimer.is_nothing_left()
 
     def _turn(self, *, look_first: bool = False) -> int | None:
         """Do one round; returns how many were claimed, or None when the database did not answer."""

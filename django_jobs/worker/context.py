@@ -66,6 +66,11 @@ class JobContext:
         return self._attempt.job_id
 
     @property
+    def database(self) -> str:
+        """The alias of the database that holds the job, and in which ``complete()`` and ``step()`` commit."""
+        return self._attempt.using
+
+    @property
     def attempt(self) -> int:
         """The number of this attempt, from 1."""
         return self._attempt.number

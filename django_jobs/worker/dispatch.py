@@ -54,15 +54,19 @@ class Dispatching:
             self._end_listening()
             self.start()
 
-    def is_nothing_due(self) -> bool:
+    def is_nothing_left(self) -> bool:
         """Say whether no delivery is left that this process could make."""
-        return self.dispatcher is None or self.dispatcher.is_nothing_due()
+        return self.dispatcher is None or self.dispatcher.is_nothing_left()
 
-    def stop(self, *, seconds: float) -> None:
-        """Claim nothing more, and wait so long for what is being published."""
+    def begin_stop(self) -> None:
+        """Claim nothing more."""
         self._stop = True
         self._wake.set()
         self._end_listening()
+
+    def stop(self, *, seconds: float) -> None:
+        """Claim nothing more, and wait so long for what is being published."""
+        self.begin_stop()
         if self._thread is not None:
             self._thread.join(timeout=seconds)
             if self._thread.is_alive():

@@ -258,7 +258,7 @@ def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: Err
 
 
 def _tell_of_death(attempt: RunningAttempt, reason: DeadReason, record: ErrorRecord) -> None:
-    alert = _alert(attempt, dead_letter_alert(reason), record)
+    alert = _alert(attempt, dead_letter_alert(reason, job_type=attempt.claimed.job_type), record)
     tell_of_dead_letter(alert, reason, using=attempt.using, once=attempt.note_death_once)
 
 

@@ -103,7 +103,7 @@ def take_back_one(item: Abandoned, *, exit_status: int | None = None) -> bool:
             job_id=item.job_id,
             job_type=item.job_type,
             owner=item.owner,
-            reason=dead_letter(loss.dead_reason),
+            reason=dead_letter(loss.dead_reason, job_type=item.job_type),
             message=loss.message,
         )
         tell_of_dead_letter(alert, loss.dead_reason, using=item.using)

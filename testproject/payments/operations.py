@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -41,6 +42,28 @@ def find_charge(call: EffectCall, *, order_id: int, **_rest: object) -> Reconcil
     return _find(call, order_id=order_id, operation=call.operation_id, key=call.key)
 
 
+@charge.compensation
+def refund(call: EffectCall, confirmed: Confirmed, **_request: object) -> Outcome:
+    """Refund the charge as a whole, once; the provider's keys work for refunds as they do for charges."""
+    call.check_deadline()
+    return _answered(
+        lambda: configured_client().refund(
+            charge=confirmed.provider_ref, key=call.key, operation=call.operation_id, timeout=call.remaining
+        )
+    )
+
+
+@refund.reconcile
+def find_refund(call: EffectCall, confirmed: Confirmed, **_request: object) -> Reconciliation:
+    """Ask by the charge and the operation: a refund that somebody made by hand is not ours."""
+    return _looked_up(
+        lambda: configured_client().find_refunds(
+            charge=confirmed.provider_ref, operation=call.operation_id, timeout=call.remaining
+        ),
+        key=call.key,
+    )
+
+
 @effect("payments.charge_without_key", dedupe="none", timeout=TIMEOUT, owner="billing", docs=DOCS)
 def charge_without_key(call: EffectCall, *, order_id: int, amount: Decimal, currency: str = "EUR") -> Outcome:
     """Charge without an idempotency key: a second request is a second charge, but the provider can be asked."""
@@ -61,8 +84,8 @@ def charge_blind(call: EffectCall, *, order_id: int, amount: Decimal, currency: 
 
 def _charge(call: EffectCall, *, order_id: int, amount: Decimal, currency: str, key: str | None) -> Outcome:
     call.check_deadline()
-    try:
-        answer = configured_client().charge(
+    return _answered(
+        lambda: configured_client().charge(
             order_id=order_id,
             amount=amount,
             currency=currency,
@@ -70,6 +93,12 @@ def _charge(call: EffectCall, *, order_id: int, amount: Decimal, currency: str, 
             operation=call.operation_id,
             timeout=call.remaining,
         )
+    )
+
+
+def _answered(request: Callable[[], Answer]) -> Outcome:
+    try:
+        answer = request()
     except NotSent as error:
         return Rejected(f"not sent: {error}", permanent=False, key_is_burnt=False)
     except MaybeSent as error:
@@ -107,14 +136,20 @@ def _code(answer: Answer) -> str:
 
 
 def _find(call: EffectCall, *, order_id: int, operation: str | None = None, key: str | None = None) -> Reconciliation:
+    return _looked_up(
+        lambda: configured_client().find(order_id=order_id, operation=operation, timeout=call.remaining), key=key
+    )
+
+
+def _looked_up(question: Callable[[], list[dict[str, Any]]], *, key: str | None) -> Reconciliation:
     try:
-        found = configured_client().find(order_id=order_id, operation=operation, timeout=call.remaining)
+        found = question()
     except (NotSent, MaybeSent, LookupFailed) as error:
         return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": str(error)})
     for movement in found:
         if movement["status"] == "succeeded":
-            return Reconciliation(Verdict.SUCCEEDED, provider_ref=movement["id"], evidence={"charges": found})
+            return Reconciliation(Verdict.SUCCEEDED, provider_ref=movement["id"], evidence={"found": found})
     declined = [movement for movement in found if key is None or movement["key"] == key]
     if declined:
-        return Reconciliation(Verdict.FAILED, provider_ref=declined[-1]["id"], evidence={"charges": found})
-    return Reconciliation(Verdict.NOT_FOUND, evidence={"charges": found})
+        return Reconciliation(Verdict.FAILED, provider_ref=declined[-1]["id"], evidence={"found": found})
+    return Reconciliation(Verdict.NOT_FOUND, evidence={"found": found})

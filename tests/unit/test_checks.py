@@ -16,9 +16,10 @@ from django.core.checks import CheckMessage
 from django.db import connections
 from django.db.utils import ConnectionHandler
 
-from django_jobs import checks, job
+from django_jobs import checks, effect, job
 from django_jobs.apps import DjangoJobsConfig
 from django_jobs.define import registry
+from django_jobs.effects import adapter
 from testproject.databases import SQLITE_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +113,26 @@ def test_annotation_that_names_nothing_is_an_error(odd_job: Any) -> None:
     assert ids(found) == ["django_jobs.E101"]
     assert "tests.odd" in found[0].msg
     assert "Gone" in found[0].msg
+
+
+@pytest.mark.parametrize("which", ["operation", "compensation", "question"])
+def test_annotation_of_an_effect_that_names_nothing_is_an_error(which: str) -> None:
+    """The operation, what takes it back, and the question about that are all looked at."""
+
+    def act(call: Any, *, order: int) -> Any: ...
+    def back(call: Any, confirmed: Any, *, order: int) -> Any: ...
+    def ask(call: Any, confirmed: Any, *, order: int) -> Any: ...
+
+    {"operation": act, "compensation": back, "question": ask}[which].__annotations__["order"] = "Nothing"
+    operation = effect("odd.act", dedupe="none")(act)
+    operation.compensation(back).reconcile(ask)
+    try:
+        (found,) = checks.check_effects()
+    finally:
+        adapter._declared.pop("odd.act")
+
+    assert found.id == "django_jobs.E106"
+    assert "Nothing" in found.msg
 
 
 def test_handler_of_a_script_is_a_warning(odd_job: Any) -> None:

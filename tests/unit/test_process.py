@@ -55,6 +55,10 @@ MOVES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: set(process.events._types),
     ),
     "handlers": (declare, lambda: set(registry._jobs)),
+    "chores": (
+        lambda: process.chores.register(process.chores.Chore(name="tests", is_due=bool, turn=declare)),  # type: ignore[arg-type]
+        lambda: set(process.chores._chores),
+    ),
     "kept connections": (lambda: keep_connections("default"), lambda: repr(connections.settings["default"])),
 }
 
@@ -77,7 +81,13 @@ def test_memory_of_the_process_is_known() -> None:
     """Whatever else a module keeps for its process is put back too, or said to be harmless (see tests/process.py)."""
     found = {f"{_module(source)}.{name}" for source in sources() for name in _kept_by(source.tree)}
     objects = {id(item) for item in process.CONTAINERS} | {id(owner) for owner, _ in process.ATTRIBUTES}
-    objects |= {id(process.events._types), id(registry._jobs), id(process.adapter._declared), id(stopping)}
+    objects |= {
+        id(process.events._types),
+        id(registry._jobs),
+        id(process.adapter._declared),
+        id(process.chores._chores),
+        id(stopping),
+    }
     put_back = {name for name in found if id(_value(name)) in objects}
 
     assert sorted(found - put_back - process.HARMLESS) == []

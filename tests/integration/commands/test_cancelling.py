@@ -49,7 +49,7 @@ def test_cancel_shows_its_plan_and_then_acts(database: Server) -> None:
     assert jobs("cancel", str(job.pk)[:13], *WHO, "--ack", digest) == (0, "Cancelled.\n")
 
     assert Job.objects.get().state == "cancelled"
-    assert jobs("cancel", str(job.pk), *WHO, "--ack", digest)[0] == 1
+    assert jobs("cancel", str(job.pk), *WHO, "--ack", digest)[0] == 4
     assert OperatorAction.objects.count() == 1
 
 

@@ -15,6 +15,8 @@ from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import DeadReason, ErrorClass
 from django_jobs.exceptions import EffectKeyReusedError
 from django_jobs.models import Job, SideEffect
+from django_jobs.operate.action import Operator
+from django_jobs.operate.discard import Discard
 from django_jobs.operate.explain_effects import effect_lines
 from django_jobs.operate.history import history_of
 from django_jobs.operate.prune import prune
@@ -40,8 +42,9 @@ def end(attempt: RunningAttempt) -> None:
     error = ErrorRecord(type="ValueError", message="no", traceback="", fingerprint="v1:0")
     failure = Failure(error=error, error_class=ErrorClass.UNKNOWN, counters=Counters(unknown=1))
     dead_letter(attempt, failure=failure, reason=DeadReason.UNKNOWN_BUDGET, budget=timedelta(seconds=60))
-    job = Job.objects.get(pk=attempt.job_id)
-    Job.objects.filter(pk=job.pk).update(resolution="discarded", finished_at=job.dead_at)
+    decision = Discard(attempt.job_id, using="default")
+    operator = Operator(actor="ada", owner="billing", reason="The customer has paid in cash.")
+    decision.submit(operator, digest=decision.plan().digest)
 
 
 NOT_COMPARED = "could not be compared"

@@ -15,6 +15,7 @@ from django_jobs.models import Attempt, Delivery, Job, JobPayload, Send, SideEff
 from django_jobs.operate import verify as module
 from django_jobs.operate.verify import Report, invariants, verify
 from tests.integration.operate import (
+    corrupt_compensations,
     corrupt_decisions,
     corrupt_effects,
     corrupt_events,
@@ -26,8 +27,10 @@ from tests.integration.operate import (
 from tests.integration.operate.corruptions import CORRUPTIONS, Corruption
 from tests.integration.operate.healthy import healthy
 from tests.integration.operate.stories import Story
+from tests.integration.operate.taken_back import healthy_compensations
 
 REGISTERED = (
+    corrupt_compensations,
     corrupt_jobs,
     corrupt_keys,
     corrupt_effects,
@@ -51,6 +54,7 @@ def test_healthy_database_violates_nothing() -> None:
     """Jobs in every state, with every kind of past, satisfy every invariant."""
     healthy()
     corrupt_events.healthy_events()
+    healthy_compensations()
 
     assert found(verify(using="default")) == {}
     assert set(Delivery.objects.values_list("state", flat=True)) == {

@@ -25,6 +25,7 @@ def test_outage_opens_the_breaker_and_spares_the_budget(crm: Desk, clockwork: Cl
     one = dispatcher()
     one.turn()
     assert len(crm.got) == 5
+    published(5)
     for _ in range(10):
         one.turn()
     assert len(crm.got) == 5, "an open breaker claims nothing"

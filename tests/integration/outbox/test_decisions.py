@@ -65,6 +65,7 @@ def test_redispatch_is_a_delivery_of_its_own(crm: Desk, dead: Delivery) -> None:
 def test_discard_lets_the_key_go_on(crm: Desk, dead: Delivery) -> None:
     """What waited behind a dead delivery is delivered in its order."""
     decided(DiscardDelivery(dead.pk, using="default"))
+    assert Delivery.objects.get(key_seq=2).state == "pending", "in the same statement"
     delivered()
 
     assert crm.numbers() == [2, 3]

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
+from datetime import timedelta
+from typing import Any
+
 import pytest
+from django.db import DataError, OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 from django_jobs import Event
 from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, OutboxEvent
-from tests.integration.outbox.conftest import Subscribe, delivered, published
+from django_jobs.outbox import local
+from django_jobs.outbox.local import deliver
+from django_jobs.store.deliveries import ClaimedDelivery, claim_deliveries, take_back_lost
+from tests.integration.outbox.conftest import Clockwork, Subscribe, delivered, dispatcher, published
 from tests.integration.worker.conftest import run_one
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,3 +39,88 @@ def test_event_becomes_a_job_of_its_subscriber(subscriber: Subscribe) -> None:
     assert (stored.pk, stored.routed_count, stored.job_id) == (event_id, 1, None)
     job = Job.objects.get()
     assert (job.correlation_id, job.subject) == (str(event_id), "order:7")
+
+
+def claim() -> ClaimedDelivery:
+    """Lease the one delivery that is due."""
+    (found,) = claim_deliveries(
+        "local:tests.receipt", [uuid.uuid4()], worker_id=uuid.uuid4(), lease=timedelta(seconds=40), using="default"
+    )
+    return found
+
+
+def test_dispatcher_that_lost_its_lease_stores_no_job(subscriber: Subscribe, clockwork: Clockwork) -> None:
+    """The mark comes first: without it nothing is stored, and whoever took over stores the job."""
+    subscriber(lambda event: None)
+    published()
+    stale = claim()
+    clockwork.forward(seconds=41)
+    assert take_back_lost(limit=10, using="default") == 1
+    fresh = claim()
+
+    assert deliver([stale], using="default") == []
+    assert Job.objects.count() == 0
+    assert deliver([fresh], using="default") == []
+    assert (Job.objects.count(), Delivery.objects.get().state) == (1, "published")
+
+
+def test_event_that_cannot_be_stored_blocks_no_other(subscriber: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the database refuses of one event is counted against that event; the rest of its batch is delivered."""
+    subscriber(lambda event: None)
+    bad, *good = [published(number) for number in range(4)]
+    decide = local.decide
+
+    def refuse(item: Any) -> Any:
+        if str(bad) in item.key:
+            raise DataError("value too long")
+        return decide(item)
+
+    monkeypatch.setattr(local, "decide", refuse)
+    delivered()
+
+    assert Delivery.objects.filter(state="published", event_id__in=good).count() == 3
+    poison = Delivery.objects.get(event_id=bad)
+    assert (poison.state, poison.failed_count, poison.last_error) == (
+        "pending", 1, "The job could not be stored: DataError.",
+    )  # fmt: skip
+
+
+def test_database_that_is_away_costs_nothing(subscriber: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deliveries are given back, and the next turn does them."""
+    subscriber(lambda event: None)
+    published()
+
+    def fail(item: Any) -> Any:
+        raise OperationalError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "decide", fail)
+        with pytest.raises(OperationalError):
+            dispatcher().turn()
+    assert Delivery.objects.values_list("state", "failed_count").get() == ("pending", 0)
+    assert DeliveryAttempt.objects.get().outcome == "released"
+
+    delivered()
+    assert Job.objects.count() == 1
+
+
+def test_idle_turn_is_one_statement(subscriber: Subscribe) -> None:
+    """A dispatcher with nothing to do asks once."""
+    subscriber(lambda event: None)
+    one = dispatcher()
+    one.turn()
+
+    with CaptureQueriesContext(connection) as queries:
+        assert one.turn() is None
+    assert len(queries) == 1
+
+
+def test_full_queue_takes_deliveries(subscriber: Subscribe, settings: Any) -> None:
+    """Back-pressure is for producers: what was published is delivered."""
+    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {"default": {"capacity": 1}}}
+    subscriber(lambda event: None)
+    for number in range(3):
+        published(number)
+    delivered()
+
+    assert Job.objects.count() == 3

@@ -16,6 +16,7 @@ from django_jobs.exceptions import LeaseLostError
 from django_jobs.models import Job
 from tests.databases import Server
 from tests.factories import QUEUE, IdempotencyKeyFactory, JobFactory
+from tests.factories_compensation import CompensationFactory
 from tests.scenes import BUDGET, Told, everything, failure, held, loss, new_job, request
 
 BUILT = [transition.name for transition in TRANSITIONS if transition.name not in NOT_BUILT]
@@ -66,6 +67,7 @@ ACTIONS: dict[str, Callable[[Proof], bool]] = {
     "replay": lambda proof: store.replay(proof.job_id, revision=_revision(proof), using="default") is not None,
     "discard": lambda proof: store.discard(proof.job_id, revision=_revision(proof), using="default") is not None,
     "run_now": lambda proof: store.run_now(proof.job_id, revision=_revision(proof), using="default"),
+    "compensated": lambda proof: store.compensated(proof.job_id, using="default"),
 }
 
 
@@ -77,6 +79,8 @@ def _job(name: str, state: str) -> Job:
     if name == "expire":
         values["useful_until"] = clock.now() - timedelta(seconds=1)
     job: Job = JobFactory(**values)
+    if name == "compensated":
+        CompensationFactory(succeeded=True, effect__job=job)
     IdempotencyKeyFactory(job_id=job.pk)
     return job
 

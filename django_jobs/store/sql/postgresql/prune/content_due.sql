@@ -33,6 +33,9 @@ needed AS MATERIALIZED (
     JOIN django_jobs_effectstake k ON k.effect_id = own.id
     JOIN django_jobs_job other ON other.id = k.job_id
     WHERE k.job_id <> own.job_id AND other.finished_at IS NULL
+    UNION ALL
+    SELECT l.job_id FROM looked l
+    JOIN django_jobs_compensation c ON c.original_job_id = l.job_id AND c.outcome = 'open'
 )
 SELECT l.job_id AS id, CASE
     WHEN j.finished_at IS NULL OR j.finished_at >= CASE j.state

@@ -25,6 +25,7 @@ stakes AS (
     DELETE FROM django_jobs_effectstake k
     WHERE k.job_id IN (SELECT id FROM chosen) OR k.effect_id IN (SELECT id FROM own)
 ),
+takings AS (DELETE FROM django_jobs_compensation t USING chosen c WHERE t.original_job_id = c.id),
 questions AS (DELETE FROM django_jobs_reconciliation r USING own WHERE r.effect_id = own.id),
 sends AS (DELETE FROM django_jobs_send s USING own WHERE s.effect_id = own.id),
 effects AS (DELETE FROM django_jobs_sideeffect e USING own WHERE e.id = own.id),

@@ -27,6 +27,10 @@ audited AS MATERIALIZED (
     UNION ALL
     SELECT own.job_id FROM own JOIN django_jobs_reconciliation r ON r.effect_id = own.id
     WHERE r.created_at >= %(rows_before)s::timestamptz
+    UNION ALL
+    SELECT l.job_id FROM looked l
+    JOIN django_jobs_compensation c ON c.original_job_id = l.job_id
+    WHERE c.closed_at >= %(rows_before)s::timestamptz
 ),
 needed AS MATERIALIZED (
     SELECT own.job_id FROM own JOIN django_jobs_effectadoption d ON d.effect_id = own.id AND d.job_id <> own.job_id
@@ -38,6 +42,11 @@ needed AS MATERIALIZED (
     JOIN django_jobs_effectstake k ON k.effect_id = own.id
     JOIN django_jobs_job other ON other.id = k.job_id
     WHERE k.job_id <> own.job_id AND other.finished_at IS NULL
+    UNION ALL
+    SELECT l.job_id FROM looked l
+    JOIN django_jobs_compensation c ON c.original_job_id = l.job_id AND c.outcome = 'open'
+    UNION ALL
+    SELECT l.job_id FROM looked l JOIN django_jobs_compensation c ON c.job_id = l.job_id
 )
 SELECT l.job_id AS id, CASE
     WHEN l.finished_at IS NULL OR l.finished_at >= %(rows_before)s::timestamptz THEN 'young'

@@ -27,6 +27,8 @@ DELETE FROM django_jobs_effectstake
 WHERE job_id IN (SELECT value FROM json_each(%(ids)s))
     OR effect_id IN (SELECT id FROM django_jobs_sideeffect WHERE job_id IN (SELECT value FROM json_each(%(ids)s)))
 -- then
+DELETE FROM django_jobs_compensation WHERE original_job_id IN (SELECT value FROM json_each(%(ids)s))
+-- then
 DELETE FROM django_jobs_reconciliation
 WHERE effect_id IN (SELECT id FROM django_jobs_sideeffect WHERE job_id IN (SELECT value FROM json_each(%(ids)s)))
 -- then

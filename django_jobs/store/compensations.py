@@ -1,0 +1,122 @@
+"""The rows that say which effects are being, or have been, taken back, by which job and by whose decision.
+
+Locks are taken in one order. Whoever decides about a job locks it before anything else: the original for a new
+compensation or a replay, the compensation's own job for its end. Only the end of a compensation locks a second job, the
+original; nobody who holds an original waits for a job that takes something of it back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+
+from django_jobs import telemetry
+from django_jobs.domain.compensation import COMPENSATION_EFFECT, taken_back_key
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.states import CompensationOutcome, EffectState
+from django_jobs.exceptions import JobsError
+from django_jobs.models import Compensation, Job, SideEffect
+from django_jobs.store.statements import run
+from django_jobs.store.times import read_now
+
+_VOID = CompensationOutcome.VOID.value
+_OPEN = CompensationOutcome.OPEN.value
+
+
+def compensations_of(job_id: uuid.UUID, *, using: str) -> list[Compensation]:
+    """Return all that was decided about taking back effects of a job, oldest first, void ones included."""
+    return list(Compensation.objects.using(using).filter(original_job_id=job_id).order_by("created_at", "id"))
+
+
+def compensation_by(job_id: uuid.UUID, *, using: str) -> Compensation | None:
+    """Return what this job is to take back; None when it is no compensation."""
+    return Compensation.objects.using(using).filter(job_id=job_id).first()
+
+
+def open_compensation(
+    effect: SideEffect, *, job_id: uuid.UUID, action_id: uuid.UUID, now: datetime, using: str
+) -> Compensation:
+    """Record that a job takes an effect back; the caller holds the locks of the original job and of the effect."""
+    row = Compensation(
+        id=uuid7(),
+        effect_id=effect.pk,
+        original_job_id=effect.job_id,
+        job_id=job_id,
+        action_id=action_id,
+        outcome=_OPEN,
+        created_at=now,
+    )
+    row.save(using=using, force_insert=True)
+    return row
+
+
+def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
+    """Say why a compensation's job may not be discarded or cancelled, in plain English; empty if it may, or is none.
+
+    When what takes the effect back was applied, or may have been, giving the job up would let the original be replayed
+    as if nothing had been taken back.
+    """
+    row = compensation_by(job_id, using=using)
+    if row is None or row.outcome != _OPEN:
+        return ""
+    state = taking_back(row.effect, using=using)
+    if state == EffectState.SUCCEEDED:
+        return (
+            "What it was to take back has been taken back already. Replay it: it sends nothing and only records that."
+        )
+    if state in (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS):
+        return "Whether the effect was taken back is not known. Resolve that first."
+    return ""
+
+
+def taking_back(effect: SideEffect, *, using: str) -> EffectState | None:
+    """Return the state of what takes an effect back, whichever job sent it; None while nothing was intended."""
+    found = SideEffect.objects.using(using).filter(
+        tenant=effect.tenant,
+        provider=effect.provider,
+        business_key=taken_back_key(effect.pk),
+        name=COMPENSATION_EFFECT,
+    )
+    state = found.values_list("state", flat=True).first()
+    return EffectState(state) if state else None
+
+
+def succeed_for(job_id: uuid.UUID, *, using: str) -> bool:
+    """Close the compensation of a job in its completion; settle the original if this was the last one it needed.
+
+    The caller holds the job. The original is locked before anything is written: the last of several compensations that
+    end at the same time sees the others.
+
+    Returns:
+        Whether the original's dead letter is resolved by it.
+
+    Raises:
+        JobsError: Nobody decided about such a compensation, or it is closed.
+    """
+    row = compensation_by(job_id, using=using)
+    if row is None:
+        msg = f"Job {job_id} takes nothing back: no decision about it is recorded."
+        raise JobsError(msg)
+    hold_job(row.original_job_id, using=using)
+    closed = Compensation.objects.using(using).filter(pk=row.pk, outcome=_OPEN)
+    if not closed.update(outcome=CompensationOutcome.SUCCEEDED.value, closed_at=read_now(using)):
+        msg = f"The compensation of effect {row.effect_id} by job {job_id} is closed already."
+        raise JobsError(msg)
+    telemetry.emit("compensation.succeeded", job_id=job_id, effect_id=row.effect_id)
+    return compensated(row.original_job_id, using=using)
+
+
+def compensated(job_id: uuid.UUID, *, using: str) -> bool:
+    """Resolve a dead letter of which everything that was applied has been taken back; returns whether that is so.
+
+    Run it while the job is locked, in a statement after the lock, so that it sees what others have just committed.
+    """
+    if not run("compensated", {"job_id": job_id}, using=using):
+        return False
+    telemetry.emit("job.compensated", job_id=job_id)
+    return True
+
+
+def hold_job(job_id: uuid.UUID, *, using: str) -> None:
+    """Lock one job until the transaction ends."""
+    list(Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id).values_list("pk"))
