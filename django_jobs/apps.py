@@ -7,7 +7,7 @@ from django.conf import settings
 
 
 class DjangoJobsConfig(AppConfig):
-    """Registers checks and finds the job types of the installed apps."""
+    """Registers checks, begins to observe, and finds the job types of the installed apps."""
 
     name = "django_jobs"
     label = "django_jobs"
@@ -15,14 +15,16 @@ class DjangoJobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the checks; import every app's ``jobs`` module, so that the registry is complete before any request.
+        """Register the checks, begin to observe, and import every app's ``jobs`` module: a request finds all job types.
 
         With wrong settings nothing is imported: the checks then say what is wrong, and so does every ``@job``.
         """
         from django_jobs import checks
         from django_jobs.conf import problems
         from django_jobs.define.registry import autodiscover
+        from django_jobs.observe.start import start
 
         checks.register()
+        start()
         if not problems(getattr(settings, "DJANGO_JOBS", {})):
             autodiscover()

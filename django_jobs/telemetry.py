@@ -7,10 +7,11 @@ job: its error is logged once per event name and swallowed.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Receiver = Callable[[str, dict[str, object]], None]
 
@@ -20,6 +21,10 @@ _receivers: list[Receiver] = []
 _failed: set[str] = set()
 _lock = threading.Lock()
 counts: Counter[str] = Counter()
+# What is known about the attempt whose handler runs in this context: for log lines that the handler itself writes.
+attempt_facts: contextvars.ContextVar[Mapping[str, object] | None] = contextvars.ContextVar(
+    "django_jobs_attempt_facts", default=None
+)
 
 
 def subscribe(receiver: Receiver) -> Callable[[], None]:

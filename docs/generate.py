@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of ge
 
 def parts() -> dict[str, Callable[[], str]]:
     """Return each generated part by the name that a page calls it."""
-    from docs.generators import api, commands, errors, settings, states
+    from docs.generators import api, commands, contract, errors, metrics, settings, states
 
     return {
         "settings": settings.table,
@@ -36,6 +36,9 @@ def parts() -> dict[str, Callable[[], str]]:
         "effect-options": api.effect_options,
         "context": api.context_members,
         "public-names": api.public_names,
+        "metrics": metrics.metric_tables,
+        "recovery-words": contract.recovery_words,
+        "contract": contract.contract_of_testproject,
         "runworker-options": commands.runworker_options,
         "jobs-options": commands.jobs_options,
     }

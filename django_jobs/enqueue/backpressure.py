@@ -92,7 +92,13 @@ def admit(wanted: Sequence[Prepared]) -> None:
         return
     new = len(wanted) - _answered(wanted)
     if new and depth.waiting + new > capacity:
-        telemetry.emit("enqueue.refused", queue_name=queue_name, count=new)
+        telemetry.emit(
+            "enqueue.refused",
+            queue_name=queue_name,
+            count=new,
+            job_type=wanted[0].options.job_type,
+            priority=wanted[0].options.priority,
+        )
         raise _full(queue_name, capacity, new, depth)
 
 

@@ -9,11 +9,18 @@ from typing import Any, cast
 
 from django.db import transaction
 
-from django_jobs import telemetry
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.options import EnqueueOptions
 from django_jobs.enqueue.backpressure import admit
-from django_jobs.enqueue.enqueue import TRIES, answer, check_call, contended, count, new_job
+from django_jobs.enqueue.enqueue import (
+    TRIES,
+    answer,
+    check_call,
+    contended,
+    count,
+    new_job,
+    tell_duplicate_of_dead,
+)
 from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
 from django_jobs.enqueue.prepared import Prepared, encode
 from django_jobs.exceptions import PayloadError
@@ -158,5 +165,4 @@ def _note(results: Mapping[int, EnqueueResult], groups: Sequence[_Group], using:
     for chunk in _chunks(answered):
         holders = [group.holder for group in chunk if group.holder is not None]
         for job_id in note_duplicates({holder.job_id: holder.waits_for_human for holder in holders}, using=using):
-            owner = chunk[0].lead.options.owner
-            telemetry.emit("owner.alert", reason="duplicate_of_dead", job_id=job_id, owner=owner)
+            tell_duplicate_of_dead(chunk[0].lead, job_id)

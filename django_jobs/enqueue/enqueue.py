@@ -137,9 +137,21 @@ def _held(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
     if result.outcome == "duplicate" and note_duplicate(
         holder.job_id, dead=holder.waits_for_human, using=prepared.using
     ):
-        owner = prepared.options.owner
-        telemetry.emit("owner.alert", reason="duplicate_of_dead", job_id=holder.job_id, owner=owner)
+        tell_duplicate_of_dead(prepared, holder.job_id)
     return result
+
+
+def tell_duplicate_of_dead(prepared: Prepared, job_id: uuid.UUID) -> None:
+    """Tell the owner that a producer got a dead letter as its answer; what tells waits for the commit on ``using``."""
+    options = prepared.options
+    telemetry.emit(
+        "owner.alert",
+        reason="duplicate_of_dead",
+        job_id=job_id,
+        job_type=options.job_type,
+        owner=options.owner,
+        using=prepared.using,
+    )
 
 
 def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
@@ -158,7 +170,13 @@ def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
 def count(options: EnqueueOptions, result: EnqueueResult) -> None:
     """Tell telemetry of an enqueue that stored nothing; the store tells of jobs."""
     if not result.created:
-        telemetry.emit(f"enqueue.{result.outcome}", job_id=result.id, job_type=options.job_type)
+        telemetry.emit(
+            f"enqueue.{result.outcome}",
+            job_id=result.id,
+            job_type=options.job_type,
+            queue_name=options.queue_name,
+            priority=options.priority,
+        )
 
 
 def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -> NewJob:

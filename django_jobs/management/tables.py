@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from django_jobs.operate.wording import visible
+
 GAP = "  "
 WIDEST = 60
 
@@ -35,8 +37,7 @@ def _cell(value: object, widest: int) -> str:
 
 def harmless(value: object) -> str:
     """Return text without control characters: what is stored must not drive the terminal."""
-    text = "-" if value is None or value == "" else str(value)
-    return "".join(sign if sign in "\n\t" or unicodedata.category(sign)[0] != "C" else "�" for sign in text)
+    return visible("-" if value is None or value == "" else str(value))
 
 
 def _width(text: str) -> int:

@@ -18,6 +18,8 @@ from django_jobs.management.commands.runworker import add_worker_arguments, at_l
 from django_jobs.management.compensating import COMPENSATE_VERBS
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
+from django_jobs.management.groups import add_groups, run_groups
+from django_jobs.management.overviews import OVERVIEW_VERBS
 from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.prune import add_prune, run_prune
 from django_jobs.management.show import show_text
@@ -366,6 +368,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     *DECISION_VERBS,
     *EVENT_VERBS,
+    *OVERVIEW_VERBS,
     *PAUSE_VERBS,
     *CANCEL_VERBS,
     *COMPENSATE_VERBS,
@@ -380,6 +383,12 @@ VERBS: tuple[Verb, ...] = (
         help="Tell from its heartbeat file whether a worker lives; asks no database. Exit 1 if it does not.",
         add_arguments=_add_alive,
         run=_alive,
+    ),
+    Verb(
+        name="groups",
+        help="Make the groups Jobs: viewer, Jobs: operator and Jobs: lead for the admin; takes nothing away.",
+        add_arguments=add_groups,
+        run=run_groups,
     ),
     Verb(name="work", help="Run a worker; the same as runworker.", add_arguments=add_worker_arguments, run=_work),
 )

@@ -37,19 +37,24 @@ def verdict_on(path: Path, *, max_age: float = MAX_AGE) -> Verdict:
         told = read(path)
     except HeartbeatFileError as error:
         return Verdict(alive=False, ready=False, text=f"Not alive: {error}")
+    return verdict_of(told, max_age=max_age, what="the heartbeat file was last written")
+
+
+def verdict_of(told: Told, *, max_age: float = MAX_AGE, what: str = "its loop last went round") -> Verdict:
+    """Judge a worker by what it told; ``max_age`` is in seconds, and ``what`` says in words what was so long ago."""
     who = f"worker {told.vitals.name} (pid {told.vitals.pid})"
-    stands_still = _stale(told, max_age) or _stuck(told)
+    stands_still = _stale(told, max_age, what) or _stuck(told)
     if stands_still:
         return Verdict(alive=False, ready=False, text=f"Not alive: {who}: {stands_still}.")
     vitals = told.vitals
     return Verdict(alive=True, ready=vitals.state == "working", text=f"Alive: {who} is {_state(vitals)}.")
 
 
-def _stale(told: Told, max_age: float) -> str:
+def _stale(told: Told, max_age: float, what: str) -> str:
     if told.age < 0:
         return "the heartbeat file was written before this machine started"
     if told.age > max_age:
-        return f"the heartbeat file was last written {_time(told.age)} ago, and {_time(max_age)} are allowed"
+        return f"{what} {_time(told.age)} ago, and {_time(max_age)} are allowed"
     return ""
 
 

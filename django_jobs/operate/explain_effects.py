@@ -36,11 +36,11 @@ def effect_lines(history: JobHistory) -> Iterator[str]:
         return
     mask = redactor()
     for item in history.effects:
-        yield f"Effect {_named(item.effect)}: {_state(item.effect)}{_ended(item.effect)}."
+        yield f"Effect {named(item.effect)}: {state_of(item.effect)}{_ended(item.effect)}."
         yield from _details(item, history, mask)
     for item in history.adopted:
         yield (
-            f"Effect {_named(item.effect)}: {_state(item.effect)} by job {item.effect.job_id}; this job took its "
+            f"Effect {named(item.effect)}: {state_of(item.effect)} by job {item.effect.job_id}; this job took its "
             f"receipt{_reference(item.effect)} and sent nothing."
         )
         if not all(item.is_compared(adoption) for adoption in item.adoptions if adoption.job_id == history.job.pk):
@@ -48,11 +48,13 @@ def effect_lines(history: JobHistory) -> Iterator[str]:
         yield from (f"  {_taken_back(row)}" for row in item.compensations)
 
 
-def _named(effect: SideEffect) -> str:
+def named(effect: SideEffect) -> str:
+    """Return an effect's name, business key and provider."""
     return f"{effect.name} ({effect.business_key}) at {effect.provider}"
 
 
-def _state(effect: SideEffect) -> str:
+def state_of(effect: SideEffect) -> str:
+    """Say in plain English whether an effect was applied."""
     return _STATES.get(effect.state, effect.state)
 
 
@@ -80,9 +82,9 @@ def _reference(effect: SideEffect) -> str:
 
 def _details(item: EffectHistory, history: JobHistory, mask: Redactor) -> Iterator[str]:
     for send in item.sends:
-        yield f"  Send {send.number} {_by(send, history)} at {instant(send.started_at)}: {_answer(send, mask)}."
+        yield f"  Send {send.number} {_by(send, history)} at {instant(send.started_at)}: {answer(send, mask)}."
     for question in item.reconciliations:
-        yield f"  Asked {_asker(question, history)} at {instant(question.created_at)}: {_found(question)}."
+        yield f"  Asked {asker(question, history)} at {instant(question.created_at)}: {found(question)}."
     for adoption in item.adoptions:
         doubt = "" if item.is_compared(adoption) else f" {_NOT_COMPARED}"
         yield f"  Job {adoption.job_id} took its receipt at {instant(adoption.created_at)}.{doubt}"
@@ -108,7 +110,8 @@ def _by(send: Send, history: JobHistory) -> str:
     return f"by attempt {send.fence} of job {send.job_id}"
 
 
-def _answer(send: Send, mask: Redactor) -> str:
+def answer(send: Send, mask: Redactor) -> str:
+    """Say what came back on a request."""
     text = "no answer is recorded" if send.outcome is None else _OUTCOMES.get(send.outcome, send.outcome)
     if send.status is not None:
         text += f" (status {send.status})"
@@ -119,14 +122,16 @@ def _answer(send: Send, mask: Redactor) -> str:
     return text + (f"; provider request id {send.provider_request_id}" if send.provider_request_id else "")
 
 
-def _asker(question: Reconciliation, history: JobHistory) -> str:
+def asker(question: Reconciliation, history: JobHistory) -> str:
+    """Say who asked."""
     if question.actor:
         return f"by {question.actor}"
     number = history.attempt_number(question.attempt_id)
     return f"by attempt {number}" if number is not None else "by another job"
 
 
-def _found(question: Reconciliation) -> str:
+def found(question: Reconciliation) -> str:
+    """Say what a question to a provider found."""
     final = "final" if question.is_final else "not final"
     reference = f", provider reference {question.provider_ref}" if question.provider_ref else ""
     return f"{question.verdict.replace('_', ' ')} ({final}){reference}"

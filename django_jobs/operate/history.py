@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.db.models import Model
@@ -77,6 +78,7 @@ class JobHistory:
     cancel_requests: tuple[CancelRequest, ...]
     takes_back: Compensation | None = None
     decision: OperatorAction | None = None
+    actions: tuple[OperatorAction, ...] = ()
 
     @property
     def content_removed(self) -> str:
@@ -110,6 +112,7 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
         takes_back=takes_back,
         decision=OperatorAction.objects.using(using).filter(pk=takes_back.action_id).first() if takes_back else None,
+        actions=tuple(OperatorAction.objects.using(using).filter(job_id=job.pk).order_by("id")),
     )
 
 
@@ -161,7 +164,12 @@ def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:
 
 def redactor() -> Redactor:
     """Return what masks secrets in everything that is shown: the built-in names and those of the settings."""
-    return Redactor(DEFAULT_NAMES | set(get_settings().redact))
+    return _redactor(get_settings().redact)
+
+
+@cache
+def _redactor(more: tuple[str, ...]) -> Redactor:
+    return Redactor(DEFAULT_NAMES | set(more))
 
 
 def shown_json(text: str | None, mask: Redactor) -> Any:
@@ -175,8 +183,20 @@ def shown_json(text: str | None, mask: Redactor) -> Any:
 
 
 # Stored as JSON text, and as free text that may quote anything.
-_JSON = frozenset({"arguments", "evidence", "request", "result", "retry_policy"})
-_TEXT = frozenset({"error_text", "message", "reason", "review_reason", "traceback"})
+_JSON = frozenset({"arguments", "data", "evidence", "plan", "request", "result", "retry_policy", "selection"})
+_TEXT = frozenset(
+    {
+        "detail",
+        "error_text",
+        "last_error",
+        "message",
+        "reason",
+        "review_reason",
+        "stopped_because",
+        "traceback",
+        "why",
+    }
+)
 
 
 def as_dict(history: JobHistory) -> dict[str, Any]:
@@ -210,6 +230,7 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
         "adopted": effects(history.adopted),
         "steps": rows(history.steps),
         "duplicates": rows(history.duplicates),
+        "decisions": rows(history.actions),
         "cancel_requests": [
             {**row_as_dict(told.request, mask), "fate": told.fate.value, "told": told.text} for told in fates(history)
         ],

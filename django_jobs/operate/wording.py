@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import unicodedata
 from datetime import UTC, datetime, timedelta
 
 from django_jobs.domain.states import DeadReason
@@ -75,3 +76,8 @@ def dead_reason(reason: str) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """Write a number with its noun: ``1 job``, ``2 jobs``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def visible(text: str) -> str:
+    """Return text in which what is not seen is seen: control, bidi and other unprintable signs become ``�``."""
+    return "".join(sign if sign in "\n\t" or unicodedata.category(sign)[0] != "C" else "�" for sign in text)

@@ -7,7 +7,7 @@ letter, makes it too late; after every other end the job is cancelled before it 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from django_jobs.domain.states import DeadReason, JobState
 from django_jobs.models import CancelRequest, Job
 from django_jobs.models.job import WAITING
 from django_jobs.store.contention import run_again
-from django_jobs.store.leases import Held, refused
+from django_jobs.store.leases import Held, groups_of, refused, told_of
 from django_jobs.store.statements import Row, joined, run
 from django_jobs.store.times import read_now
 
@@ -53,8 +53,8 @@ def cancel_running(held: Held, *, message: str, budget: timedelta) -> JobState:
     rows = _under_lock("cancel_running", params, held.using)
     if not rows:
         refused(held, "cancel_running")
-    telemetry.emit("job.cancel_running", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
-    return _told(held.job_id, rows[0]["state"])
+    telemetry.emit("job.cancel_running", **told_of(held))
+    return _told(held.job_id, rows[0]["state"], groups_of(held))
 
 
 def _under_lock(name: str, params: dict[str, Any], using: str) -> list[Row]:
@@ -70,9 +70,9 @@ def _hold(job_id: uuid.UUID, using: str) -> None:
     Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id).values_list("pk", flat=True).first()
 
 
-def _told(job_id: uuid.UUID, state: str) -> JobState:
+def _told(job_id: uuid.UUID, state: str, groups: Mapping[str, object] | None = None) -> JobState:
     if state == JobState.DEAD_LETTERED:
-        telemetry.emit("job.dead", job_id=job_id, reason=DeadReason.CANCELLED.value)
+        telemetry.emit("job.dead", job_id=job_id, reason=DeadReason.CANCELLED.value, **(groups or {}))
     return JobState(state)
 
 

@@ -95,6 +95,9 @@ class Claimed:
     extra_attempts: int
     isolation: str
     alone: Alone
+    worker_name: str
+    code_version: str
+    available_at: datetime
     claimed_at: datetime
     lease: timedelta
     lease_expires_at: datetime
@@ -110,7 +113,16 @@ def claim(request: ClaimRequest, *, using: str) -> list[Claimed]:
     rows = _claim_within_limits(request, using)
     found = [_claimed(row, request, using) for row in rows]
     for job in found:
-        telemetry.emit("job.claim", job_id=job.job_id, attempt_id=job.attempt_id, job_type=job.job_type)
+        telemetry.emit(
+            "job.claim",
+            job_id=job.job_id,
+            attempt_id=job.attempt_id,
+            number=job.number,
+            job_type=job.job_type,
+            queue_name=job.queue_name,
+            priority=job.priority,
+            delay=job.claimed_at - job.available_at,
+        )
     return found
 
 
@@ -256,7 +268,7 @@ def _claimed(row: Row, request: ClaimRequest, using: str) -> Claimed:
     same = (
         "attempt_id job_type payload_version payload_fingerprint arguments queue_name priority tenant subject owner "
         "correlation_id traceparent generation generation_started_at useful_until waiting_since error_fingerprint "
-        "isolation extra_attempts claimed_at lease_expires_at"
+        "isolation extra_attempts code_version available_at claimed_at lease_expires_at"
     )
     return Claimed(
         job_id=row["id"],
@@ -265,6 +277,7 @@ def _claimed(row: Row, request: ClaimRequest, using: str) -> Claimed:
         key=row["key"] or "",
         counters=counters_of(row),
         alone=request.alone,
+        worker_name=request.worker_name,
         lease=timedelta(seconds=row["lease_seconds"]),
         **{name: row[name] for name in same.split()},
     )

@@ -128,7 +128,13 @@ def mark_published(found: Sequence[tuple[ClaimedDelivery, Confirmed]], *, using:
     marked = {row["id"] for row in run("outbox/mark", params, using=using)}
     for item, _ in found:
         name = "delivery.publish" if item.delivery_id in marked else "delivery.refused"
-        telemetry.emit(name, delivery_id=item.delivery_id, destination=item.destination, number=item.number)
+        telemetry.emit(
+            name,
+            delivery_id=item.delivery_id,
+            destination=item.destination,
+            event_type=item.event.type,
+            number=item.number,
+        )
     return marked
 
 
@@ -170,6 +176,7 @@ def settle(found: Sequence[Settlement], *, using: str) -> set[uuid.UUID]:
             "delivery.settle",
             delivery_id=item.claimed.delivery_id,
             destination=item.claimed.destination,
+            event_type=item.claimed.event.type,
             outcome=item.following.outcome.value,
             state=item.following.state.value,
             refused=item.claimed.delivery_id not in settled,

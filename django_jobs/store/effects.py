@@ -55,7 +55,7 @@ from django_jobs.store.effect_rows import (
     storable,
     write_intent,
 )
-from django_jobs.store.leases import Held
+from django_jobs.store.leases import Held, groups_of
 from django_jobs.store.stakes import keep_asker, keep_former_owner
 from django_jobs.store.times import read_now
 
@@ -113,7 +113,8 @@ def intend(held: Held, intent: Intent, *, sending: bool = True) -> Intended:
         if effect.job_id != held.job_id and decision.action is not Action.ADOPT:
             keep_asker(effect, held, required=intent.required, now=now)
     if decision.may_send and sending:
-        telemetry.emit("effect.send", job_id=held.job_id, name=intent.name, provider=intent.provider, number=len(sends))
+        told = {"job_id": held.job_id, "name": intent.name, "provider": intent.provider, **groups_of(held)}
+        telemetry.emit("effect.send", number=len(sends), **told)
     return _intended(effect, sends, facts, decision, held=held)
 
 
@@ -239,12 +240,12 @@ def _act(effect: SideEffect, sends: Sequence[Send], decision: Decision, *, held:
         case Action.REVIEW:
             close_open(sends, now, over=True)
             effect.needs_review, effect.review_reason = True, decision.why
-            telemetry.emit("effect.review", job_id=held.job_id, effect_id=effect.pk, reason=decision.why)
+            telemetry.emit("effect.review", reason=decision.why, **_told(held, effect))
         case Action.ABANDON if effect.state != EffectState.ABANDONED:
             close_open(sends, now, over=True)
             effect.state, effect.review_reason = EffectState.ABANDONED.value, decision.why
             effect.resolved_by, effect.resolved_at = ABANDONED, now
-            telemetry.emit("effect.abandoned", job_id=held.job_id, effect_id=effect.pk, reason=decision.why)
+            telemetry.emit("effect.abandoned", reason=decision.why, **_told(held, effect))
         case Action.WAIT if effect.waiting_since is None and effect.job_id == held.job_id:
             effect.waiting_since = now
         case _:
@@ -260,10 +261,9 @@ def _adopt(effect: SideEffect, held: Held, now: datetime) -> None:
     EffectAdoption.objects.using(held.using).bulk_create([row], ignore_conflicts=True)
     telemetry.emit(
         "effect.adopted",
-        job_id=held.job_id,
-        effect_id=effect.pk,
         owner_id=effect.job_id,
         compared=effect.request_digest != "",  # pruning removes the digest with the content
+        **_told(held, effect),
     )
 
 
@@ -387,10 +387,12 @@ def _settle_key(
             send.save()
 
 
+def _told(held: Held, effect: SideEffect) -> dict[str, object]:
+    return {"job_id": held.job_id, "effect_id": effect.pk, "name": effect.name, **groups_of(held)}
+
+
 def _tell(held: Held, effect: SideEffect, send: Send, before: str | None) -> None:
-    telemetry.emit(
-        f"effect.{send.outcome}", job_id=held.job_id, effect_id=effect.pk, name=effect.name, number=send.number
-    )
+    telemetry.emit(f"effect.{send.outcome}", number=send.number, **_told(held, effect))
     if send.outcome == SendOutcome.CONFIRMED and before in (SendOutcome.NOT_APPLIED, SendOutcome.REJECTED):
         telemetry.emit(
             "owner.alert",
@@ -426,9 +428,7 @@ def answered(
         row.save(using=held.using, force_insert=True)
         conclude(effect, sends, row, after, burnt=facts.guarantees.caches_failures, now=now)
         effect.save()
-    telemetry.emit(
-        "effect.reconciled", job_id=held.job_id, effect_id=effect.pk, verdict=found.verdict.value, final=after.final
-    )
+    telemetry.emit("effect.reconciled", verdict=found.verdict.value, final=after.final, **_told(held, effect))
     return after
 
 

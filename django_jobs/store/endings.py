@@ -18,7 +18,7 @@ from django_jobs.domain.states import DeadReason, EffectState, ErrorClass
 from django_jobs.exceptions import EffectsOpenError
 from django_jobs.models import Job, SideEffect
 from django_jobs.store.cancels import heed_request
-from django_jobs.store.leases import Held, refused
+from django_jobs.store.leases import Held, refused, told_of
 from django_jobs.store.stakes import standing_against
 from django_jobs.store.statements import Row, run
 
@@ -67,7 +67,7 @@ def _end(name: str, held: Held, params: dict[str, Any]) -> Row:
     rows = run(name, {**_guard(held), **params}, using=held.using)
     if not rows:
         refused(held, name)
-    telemetry.emit(f"job.{name}", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
+    telemetry.emit(f"job.{name}", **told_of(held))
     return rows[0]
 
 
@@ -91,7 +91,7 @@ def succeed(held: Held, *, result: str | None, budget: timedelta) -> datetime:
         rows = run("succeed", params, using=held.using)  # the evidence that it waited for may just have come in
     if not rows:
         refused(held, "succeed")
-    telemetry.emit("job.succeed", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
+    telemetry.emit("job.succeed", **told_of(held))
     finished: datetime = rows[0]["finished_at"]
     return finished
 
@@ -137,7 +137,7 @@ def dead_letter(held: Held, *, failure: Failure, reason: DeadReason, budget: tim
         LeaseLostError: The attempt no longer owns the job.
     """
     _end("dead_letter", held, {**_failure_params(failure), "dead_reason": reason.value, "budget": budget})
-    telemetry.emit("job.dead", job_id=held.job_id, reason=reason.value)
+    telemetry.emit("job.dead", reason=reason.value, **told_of(held))
 
 
 def snooze(held: Held, *, delay: timedelta, counters: Counters, message: str, for_evidence: bool = False) -> datetime:
@@ -167,6 +167,6 @@ def release(held: Held, *, message: str) -> bool:
     params = {**_guard(held), "message": message, "notify": get_settings().notify}
     rows = run("release", params, using=held.using)
     if rows:
-        telemetry.emit("job.release", job_id=held.job_id, attempt_id=held.attempt_id, number=held.number)
+        telemetry.emit("job.release", **told_of(held))
         heed_request(held.job_id, using=held.using)
     return bool(rows)

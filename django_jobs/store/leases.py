@@ -35,15 +35,30 @@ class Held(Protocol):
         """The database alias."""
 
 
+def groups_of(held: Held) -> dict[str, object]:
+    """Return what metrics of this attempt are grouped by.
+
+    Proofs that know nothing but the attempt (those found again after a lost reply) leave it empty.
+    """
+    return {
+        "job_type": getattr(held, "job_type", ""),
+        "queue_name": getattr(held, "queue_name", ""),
+        "priority": getattr(held, "priority", 0),
+    }
+
+
+def told_of(held: Held) -> dict[str, object]:
+    """Return what telemetry is told of an attempt beside the event."""
+    return {"job_id": held.job_id, "attempt_id": held.attempt_id, "number": held.number, **groups_of(held)}
+
+
 def refused(held: Held, operation: str) -> NoReturn:
     """Tell and raise that a write of a worker which no longer owns the job changed nothing.
 
     Raises:
         LeaseLostError: Always.
     """
-    telemetry.emit(
-        "lease.refused", operation=operation, job_id=held.job_id, attempt_id=held.attempt_id, number=held.number
-    )
+    telemetry.emit("lease.refused", operation=operation, **told_of(held))
     msg = (
         f"Attempt {held.number} of job {held.job_id} no longer owns the job, so its '{operation}' was refused and "
         "nothing changed."
@@ -83,6 +98,6 @@ def renew(held: Held, *, progress: int, total: int | None, lease: timedelta, end
     )
     if not rows:
         refused(held, "renew")
-    telemetry.emit("job.renew", job_id=held.job_id, attempt_id=held.attempt_id, progress=progress)
+    telemetry.emit("job.renew", progress=progress, **told_of(held))
     expires: datetime = rows[0]["lease_expires_at"]
     return expires

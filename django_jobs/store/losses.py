@@ -17,7 +17,7 @@ from django_jobs.domain.states import Alone, DeadReason, LossCause
 from django_jobs.models import Attempt, Job, Worker
 from django_jobs.store.cancels import heed_request
 from django_jobs.store.endings import counter_params
-from django_jobs.store.leases import Held
+from django_jobs.store.leases import Held, told_of
 from django_jobs.store.statements import run
 from django_jobs.store.times import read_now
 
@@ -42,6 +42,8 @@ class Abandoned:
     error_fingerprint: str
     lease_left: timedelta  # at the moment of the look; below zero when the lease is over
     stopping: bool  # its worker had been asked to stop
+    queue_name: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +157,8 @@ def _abandoned(
         error_fingerprint=job.error_fingerprint,
         lease_left=(job.lease_expires_at or now) - now,
         stopping=stopping,
+        queue_name=job.queue_name,
+        priority=job.priority,
     )
 
 
@@ -194,9 +198,9 @@ def rescue(held: Held, *, loss: Loss) -> bool:
     rows = run("rescue", params, using=held.using)
     if not rows:
         return False
-    telemetry.emit("job.rescue", job_id=held.job_id, attempt_id=held.attempt_id, cause=loss.cause.value)
+    telemetry.emit("job.rescue", cause=loss.cause.value, **told_of(held))
     if loss.dead_reason:
-        telemetry.emit("job.dead", job_id=held.job_id, reason=loss.dead_reason.value)
+        telemetry.emit("job.dead", reason=loss.dead_reason.value, **told_of(held))
     else:
         heed_request(held.job_id, using=held.using)
     return True

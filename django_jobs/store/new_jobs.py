@@ -76,7 +76,7 @@ def enqueue(new: NewJob, *, using: str) -> str | None:
         return None
     if rows[0].get("woken"):
         notify.note_notified(new.queue_name, using=using)
-    telemetry.emit("job.enqueue", job_id=new.job_id, job_type=new.job_type, queue_name=new.queue_name)
+    _tell(new)
     state: str = rows[0]["state"]
     return state
 
@@ -101,8 +101,14 @@ def enqueue_many(news: Sequence[NewJob], *, using: str) -> dict[uuid.UUID, str]:
             notify.note_notified(queue_name, using=using)
     for new in news:
         if new.job_id in states:
-            telemetry.emit("job.enqueue", job_id=new.job_id, job_type=new.job_type, queue_name=new.queue_name)
+            _tell(new)
     return states
+
+
+def _tell(new: NewJob) -> None:
+    telemetry.emit(
+        "job.enqueue", job_id=new.job_id, job_type=new.job_type, queue_name=new.queue_name, priority=new.priority
+    )
 
 
 def _rows(news: list[NewJob], using: str) -> dict[str, Any]:

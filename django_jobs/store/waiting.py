@@ -161,8 +161,9 @@ def expire(*, using: str, judge: uuid.UUID | None = None, limit: int = 500) -> l
     }
     rows = run("expire", params, using=using)
     for row in rows:
-        telemetry.emit("job.expire", job_id=row["id"])
-        telemetry.emit("job.dead", job_id=row["id"], reason=row["dead_reason"])
+        told = {"job_id": row["id"], **{name: row.get(name, "") for name in ("job_type", "queue_name", "priority")}}
+        telemetry.emit("job.expire", **told)
+        telemetry.emit("job.dead", reason=row["dead_reason"], **told)
     return rows
 
 

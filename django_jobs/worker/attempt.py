@@ -39,6 +39,8 @@ class RunningAttempt:
         self._revoked = ""
         self._refusal_noted = False
         self._death_told = False
+        self._end_told = False
+        self._done_told = False
         self._closed = False
         self._lock = threading.Lock()
 
@@ -61,6 +63,21 @@ class RunningAttempt:
     def using(self) -> str:
         """The database alias."""
         return self.claimed.using
+
+    @property
+    def job_type(self) -> str:
+        """The job's stored type."""
+        return self.claimed.job_type
+
+    @property
+    def queue_name(self) -> str:
+        """The job's queue."""
+        return self.claimed.queue_name
+
+    @property
+    def priority(self) -> int:
+        """The job's priority."""
+        return self.claimed.priority
 
     @property
     def elapsed(self) -> timedelta:
@@ -170,6 +187,18 @@ class RunningAttempt:
         """Say whether the caller is the first who tells the owner that this attempt ended in a dead letter."""
         with self._lock:
             first, self._death_told = not self._death_told, True
+        return first
+
+    def note_end_once(self) -> bool:
+        """Say whether the caller is the first who tells telemetry how this attempt ended."""
+        with self._lock:
+            first, self._end_told = not self._end_told, True
+        return first
+
+    def note_done_once(self) -> bool:
+        """Say whether the caller is the first who tells telemetry that the thread of this attempt is free again."""
+        with self._lock:
+            first, self._done_told = not self._done_told, True
         return first
 
     @property

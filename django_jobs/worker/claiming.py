@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Sequence
 
-from django_jobs import clock
+from django_jobs import clock, telemetry
 from django_jobs.define import registry
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.lanes import kind_text
@@ -189,6 +189,7 @@ class Claimer:
         asked_at = clock.boot_seconds()
         self._doubtful.update(dict.fromkeys(request.attempt_ids, float("inf")))
         claimed = claim(request, using=self.config.database)
+        telemetry.emit("claim.made", count=len(claimed), seconds=clock.boot_seconds() - asked_at)
         for attempt_id in request.attempt_ids:
             del self._doubtful[attempt_id]
         return [self._running(job, asked_at) for job in claimed]

@@ -14,6 +14,7 @@ from django_jobs.store.completion import finished_step, read_back
 from django_jobs.worker import hygiene
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, busy_timeout, drop, was_refused
+from django_jobs.worker.ends import SUCCEEDED, tell_end
 from django_jobs.worker.patience import patiently
 
 logger = logging.getLogger("django_jobs.worker")
@@ -44,6 +45,7 @@ def one_transaction(attempt: RunningAttempt, *, operation: str, step: str | None
         _note_long(attempt, operation, clock.boot_seconds() - began)
     if step is None:
         attempt.completed = True
+        tell_end(attempt, SUCCEEDED)
 
 
 @contextmanager

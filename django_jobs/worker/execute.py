@@ -21,7 +21,8 @@ from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
 from django_jobs.worker.context import JobContext, encode_result
-from django_jobs.worker.finish import record_error, record_failure, record_success
+from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
+from django_jobs.worker.finish import described, record_error, record_failure, record_success
 from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
@@ -34,15 +35,20 @@ def execute(attempt: RunningAttempt) -> None:
     watch_all(attempt.using)
     commit_for_certain(attempt.using)
     attempt.connection = connections[attempt.using]
+    tell_start(attempt)
     try:
         contextvars.Context().run(_execute, attempt)
     except LeaseLostError as error:
         _note_lost(attempt, error)
-    except BaseException as error:
-        logger.exception("The end of attempt %s of job %s could not be recorded", attempt.number, attempt.job_id)
+    except BaseException as error:  # noqa: BLE001  no handler may end its thread
+        text = "The end of attempt %s of job %s could not be recorded\n%s"
+        logger.error(text, attempt.number, attempt.job_id, described(error).traceback)
         _record_anyway(attempt, error)
     finally:
+        if attempt.completed:  # also when the reply to its COMMIT was lost
+            tell_end(attempt, SUCCEEDED)
         attempt.close()
+        tell_done(attempt)
         translation.deactivate()
         timezone.deactivate()
         clean(attempt.using)
@@ -61,6 +67,7 @@ def abandon(attempt: RunningAttempt) -> None:
         logger.exception("Attempt %s of job %s is left to its lease", attempt.number, attempt.job_id)
     finally:
         attempt.close()
+        tell_done(attempt)
         clean(attempt.using)
 
 
@@ -91,6 +98,7 @@ def _note_lost(attempt: RunningAttempt, error: LeaseLostError) -> None:
 
 def _execute(attempt: RunningAttempt) -> None:
     claimed = attempt.claimed
+    telemetry.attempt_facts.set(facts_of(attempt))
     inside = InsideJob(
         job_id=claimed.job_id,
         correlation_id=claimed.correlation_id or str(claimed.job_id),
@@ -124,7 +132,9 @@ def _execute(attempt: RunningAttempt) -> None:
 
 def _after_error(attempt: RunningAttempt, error: BaseException) -> None:
     if attempt.completed:
-        logger.error("Code after the completion failed in job %s, which succeeded", attempt.job_id, exc_info=error)
+        # The stored form of the error: a traceback as Python prints it would show secrets in its message.
+        text = "Code after the completion failed in job %s, which succeeded\n%s"
+        logger.error(text, attempt.job_id, described(error).traceback)
         telemetry.emit("job.after_completion_error", job_id=attempt.job_id)
         return
     if attempt.revoked:

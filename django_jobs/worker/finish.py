@@ -41,6 +41,7 @@ from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_l
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
+from django_jobs.worker.ends import CANCELLED, DEAD, RELEASED, RETRY, SNOOZED, SUCCEEDED, tell_end
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import patiently, pauses, stopping
 
@@ -87,6 +88,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
     budget = attempt.definition.terms.budget
     if not attempt.definition.takes_context:
         settled(attempt, lambda: succeed(attempt, result=result, budget=budget))
+        tell_end(attempt, SUCCEEDED)
         return
 
     def action() -> None:
@@ -95,6 +97,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
             succeed(attempt, result=result, budget=budget)
 
     settled(attempt, action)
+    tell_end(attempt, SUCCEEDED)
 
 
 @functools.cache
@@ -148,7 +151,10 @@ def _cancel(attempt: RunningAttempt, error: JobCancelled) -> None:
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: ended.append(cancel_running(attempt, message=message, budget=budget)))
     if JobState.DEAD_LETTERED in ended:
+        tell_end(attempt, DEAD, dead_reason=DeadReason.CANCELLED)
         _tell_of_death(attempt, DeadReason.CANCELLED, record)
+    else:
+        tell_end(attempt, CANCELLED)
 
 
 def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
@@ -168,6 +174,7 @@ def _wait_for_evidence(attempt: RunningAttempt, error: EffectUncertain) -> None:
             attempt, lambda: snooze(attempt, delay=delay, counters=counters, message=message, for_evidence=True)
         ),
     )
+    tell_end(attempt, SNOOZED)
 
 
 def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
@@ -187,6 +194,7 @@ def _snooze(attempt: RunningAttempt, error: Snooze) -> None:
         attempt,
         lambda: _leaving(attempt, lambda: snooze(attempt, delay=error.delay, counters=counters, message=message)),
     )
+    tell_end(attempt, SNOOZED)
 
 
 def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Settle = settled) -> None:
@@ -218,12 +226,14 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
         if issubclass(type(error), EffectsOpenError) and reason is not DeadReason.EXPIRED:
             reason = DeadReason.EFFECT_OPEN
         settle(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
+        tell_end(attempt, DEAD, error=record, error_class=verdict.error_class, dead_reason=reason)
         _tell_of_death(attempt, reason, record)
         return
     settle(
         attempt,
         lambda: _leaving(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget)),
     )
+    tell_end(attempt, RETRY, error=record, error_class=verdict.error_class)
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
         tell(_alert(attempt, FIRST_UNKNOWN, record), using=attempt.using)
 
@@ -240,11 +250,15 @@ def give_back(attempt: RunningAttempt, *, message: str) -> bool:
     counters = count_free(attempt.claimed.counters)
     following = after_free_move(attempt.definition.retry, counters=counters, age=attempt.age, delay=timedelta(0))
     if not isinstance(following, DeadLetter):
-        return _leaving(attempt, lambda: release(attempt, message=message))
+        released = _leaving(attempt, lambda: release(attempt, message=message))
+        if released:
+            tell_end(attempt, RELEASED)
+        return released
     error = JobsError(f"{message} It was given back {counters.free - 1} times before.")
     record = described(error)
     failure = Failure(error=record, error_class=ErrorClass.UNKNOWN, counters=attempt.claimed.counters)
     dead_letter(attempt, failure=failure, reason=following.reason, budget=attempt.definition.terms.budget)
+    tell_end(attempt, DEAD, error=record, error_class=ErrorClass.UNKNOWN, dead_reason=following.reason)
     _tell_of_death(attempt, following.reason, record)
     return True
 
@@ -254,6 +268,7 @@ def _dead_letter(attempt: RunningAttempt, error: BaseException, error_class: Err
     failure = Failure(error=record, error_class=error_class, counters=replace(attempt.claimed.counters))
     budget = attempt.definition.terms.budget
     settled(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
+    tell_end(attempt, DEAD, error=record, error_class=error_class, dead_reason=reason)
     _tell_of_death(attempt, reason, record)
 
 

@@ -16,6 +16,7 @@ from django_jobs.store import Abandoned, Failure, dead_letter, fail
 from django_jobs.worker.alerts import Alert, tell_of_dead_letter
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.connection import bounded
+from django_jobs.worker.ends import DEAD, RETRY, tell_end_of_gone
 from django_jobs.worker.finish import described, ran_past
 from django_jobs.worker.rescue import PATIENCE
 
@@ -63,6 +64,8 @@ def _fail(item: Abandoned) -> None:
             dead_letter(item, failure=failure, reason=following.reason, budget=terms.budget)
         else:
             fail(item, failure=failure, delay=following.delay, budget=terms.budget)
+    reason = following.reason if isinstance(following, DeadLetter) else None
+    tell_end_of_gone(item, DEAD if reason else RETRY, error=record, error_class=ErrorClass.UNKNOWN, dead_reason=reason)
     if isinstance(following, DeadLetter):
         alert = Alert(
             job_id=item.job_id,

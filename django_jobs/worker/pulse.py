@@ -12,7 +12,7 @@ from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.worker.blind import Sight
 from django_jobs.worker.config import WorkerConfig
-from django_jobs.worker.heartbeat_file import WRITE_EVERY, ChildVitals, Vitals, remove, write
+from django_jobs.worker.heartbeat_file import WRITE_EVERY, ChildVitals, Told, Vitals, remove, write
 from django_jobs.worker.link import ParentEnd
 
 logger = logging.getLogger("django_jobs.worker")
@@ -44,6 +44,7 @@ class Pulse:
         self._told_at = float("-inf")
         self._worked = False
         self._contact_at: float | None = None
+        self._last: tuple[Vitals, float] | None = None
         self._sight = Sight(worker=config.name, database=config.database, after=rules.blind_limit.total_seconds())
 
     @property
@@ -58,6 +59,13 @@ class Pulse:
         except Exception as error:  # noqa: BLE001  telling how the worker is must never end it
             self._tell_failure(error)
 
+    def last(self) -> Told | None:
+        """Return what was seen at the last turn and how long ago that was; None before the first. For any thread."""
+        if self._last is None:
+            return None
+        vitals, at = self._last
+        return Told(vitals=vitals, age=clock.boot_seconds() - at)
+
     def end(self) -> None:
         """Remove the file: this worker has ended in good order."""
         if self._path is not None:
@@ -71,10 +79,12 @@ class Pulse:
         self._worked = self._worked or any(line.was_ready for _, _, line in children)
         state = self._state(stopping=stopping)
         now = clock.boot_seconds()
+        vitals = self._vitals(heart, children, state=state, now=now)
+        self._last = (vitals, now)
         if self._path is None or (now < self._write_at and state == self._told_state):
             return
         self._write_at, self._told_state = now + WRITE_EVERY, state
-        write(self._path, self._vitals(heart, children, state=state, now=now))
+        write(self._path, vitals)
 
     def _state(self, *, stopping: bool) -> str:
         if stopping:

@@ -14,6 +14,7 @@ from django_jobs.domain.states import LossCause
 from django_jobs.store import Abandoned, Loss, rescue
 from django_jobs.worker.alerts import Alert, dead_letter, tell_of_dead_letter
 from django_jobs.worker.connection import bounded
+from django_jobs.worker.ends import LOST, tell_end_of_gone
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -95,6 +96,7 @@ def take_back_one(item: Abandoned, *, exit_status: int | None = None) -> bool:
         taken = rescue(item, loss=loss)
     if not taken:
         return False
+    tell_end_of_gone(item, LOST, loss=loss)
     logger.warning(
         "Attempt %s of job %s was lost: %s", item.number, item.job_id, loss.message, extra={"event": "job.rescue"}
     )

@@ -24,6 +24,7 @@ from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.connection import keep_connections
 from django_jobs.worker.heart import Heart
 from django_jobs.worker.link import Order, ParentEnd
+from django_jobs.worker.outlet import Outlet
 from django_jobs.worker.pulse import Pulse
 from django_jobs.worker.room import Room
 from django_jobs.worker.shutdown import longest_stop
@@ -60,8 +61,9 @@ class Slot:
 class Supervisor:
     """One worker. A second request to stop ends handlers at once; a child that ignores it is killed."""
 
-    def __init__(self, config: WorkerConfig, *, host: str) -> None:
+    def __init__(self, config: WorkerConfig, *, host: str, outlet: Outlet | None = None) -> None:
         self.config = config
+        self.outlet = outlet
         self.wake = Wake()
         self.slots = [Slot(number) for number in range(config.processes)]
         self.stops = 0
@@ -81,6 +83,8 @@ class Supervisor:
         heart = Heart(self._record(), using=self.config.database)
         before = self._install_signals()
         heart.start()
+        if self.outlet is not None:
+            self.outlet.start(self.pulse.last)
         try:
             self._listen()
             while not self._is_over():
@@ -95,6 +99,8 @@ class Supervisor:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._kill_all()
+            if self.outlet is not None:
+                self.outlet.stop()
         return self.worst
 
     def request_stop(self) -> None:
@@ -179,6 +185,8 @@ class Supervisor:
             self._was_ready, slot.failed_starts, self._failed_starts = True, 0, 0
         if status is None:
             return
+        if self.outlet is not None:
+            self.outlet.child_ended(slot.process.pid)
         was_ready = slot.line.was_ready
         on_purpose = ended_on_purpose(announced=slot.line.is_ending, killed_by_supervisor=slot.killed)
         slot.line.close()
@@ -239,7 +247,7 @@ class Supervisor:
         try:
             slot.process = subprocess.Popen(
                 [sys.executable, "-m", "django_jobs.worker.child", config.to_json()],
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": path, **(self.outlet.environment() if self.outlet else {})},
                 pass_fds=[line.descriptor, bell.descriptor],
                 stdin=subprocess.DEVNULL,
             )

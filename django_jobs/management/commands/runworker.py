@@ -21,6 +21,7 @@ from django_jobs.operate.replay_runner import REPLAYS
 from django_jobs.worker import chores
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat_file import check as check_heartbeat_file
+from django_jobs.worker.outlet import Outlet, port
 from django_jobs.worker.supervisor import Supervisor
 
 
@@ -46,6 +47,18 @@ def seconds(text: str) -> float:
         msg = f"{text!r} is not a number of seconds from 1 to 86400"
         raise argparse.ArgumentTypeError(msg)
     return value
+
+
+def port_number(text: str) -> int:
+    """Read a port, or 0."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 65536:
+        msg = f"{text!r} is not a port from 0 to 65535"
+        raise argparse.ArgumentTypeError(msg)
+    return number
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,6 +88,19 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         default=rules.heartbeat_file,
         metavar="PATH",
         help="Keep a file there that tells how this worker is, for 'jobs alive' (default: the setting HEARTBEAT_FILE).",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=port_number,
+        default=0,
+        metavar="PORT",
+        help="Answer /metrics, /livez and /readyz there; 0: do not (default: %(default)s).",
+    )
+    parser.add_argument(
+        "--metrics-address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="The address to answer on; 0.0.0.0 for every one of this machine (default: %(default)s).",
     )
     parser.add_argument("--drain", action="store_true", help="Stop when nothing waits any more.")
     parser.add_argument(
@@ -115,7 +141,19 @@ def work(options: dict[str, Any]) -> int:
         heartbeat_file=str(Path(path).absolute()) if path else "",
     )
     chores.register(REPLAYS)
-    return Supervisor(config, host=host).run()
+    return Supervisor(config, host=host, outlet=_outlet(config, options)).run()
+
+
+def _outlet(config: WorkerConfig, options: dict[str, Any]) -> Outlet | None:
+    number = options["metrics_port"]
+    if not number or port.make is None:
+        return None
+    try:
+        return port.make(config, options["metrics_address"], number)
+    except OSError as error:
+        place = f"{options['metrics_address']}:{number}"
+        msg = f"Metrics cannot be served on {place}: {error.strerror or error}. Is another worker there?"
+        raise CommandError(msg, returncode=2) from None
 
 
 class Command(BaseCommand):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +28,7 @@ from django_jobs.exceptions import (
     TransientError,
 )
 from django_jobs.models import Reconciliation, Send, SideEffect
+from django_jobs.signals import owner_alert
 from django_jobs.store import effects as store
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.context import JobContext
@@ -266,6 +269,20 @@ def test_evidence_never_weakens_what_is_known(time: MovableClock, before: str | 
     assert recorded.state == effect_row().state
 
 
+@contextmanager
+def alerted(heard: list[str]) -> Iterator[None]:
+    """Note the reasons of the alerts that owners get in this block."""
+
+    def hear(reason: str, **_: Any) -> None:
+        heard.append(reason)
+
+    owner_alert.connect(hear, weak=False)
+    try:
+        yield
+    finally:
+        owner_alert.disconnect(hear)
+
+
 def test_late_confirmation_overrides_a_conclusion(time: MovableClock) -> None:
     """Concluded "not applied" and then confirmed after all: the effect is applied."""
     provider = askable(Crash(), Crash(), found=[Verdict.NOT_FOUND])
@@ -278,10 +295,13 @@ def test_late_confirmation_overrides_a_conclusion(time: MovableClock) -> None:
         act(second, provider)
     assert outcomes() == ["not_applied", None]
 
-    store.record(first, Send.objects.get(number=1).pk, Confirmed("ch_1"))
+    heard: list[str] = []
+    with alerted(heard):
+        store.record(first, Send.objects.get(number=1).pk, Confirmed("ch_1"))
 
     assert act(again(second), provider).provider_ref == "ch_1"
     assert len(provider.calls) == 2
+    assert heard == ["an effect that was judged not applied was applied"]
 
 
 def test_recording_twice_changes_nothing(time: MovableClock) -> None:

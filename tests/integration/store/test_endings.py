@@ -238,7 +238,7 @@ def test_dead_letter_is_told(database: Server) -> None:
     with Told() as told:
         store.dead_letter(held(job), failure=failure(), reason=DeadReason.POISON, budget=BUDGET)
 
-    assert told.named("job.dead") == [{"job_id": job.pk, "reason": "poison"}]
+    assert [(dead["job_id"], dead["reason"]) for dead in told.named("job.dead")] == [(job.pk, "poison")]
 
 
 @pytest.mark.parametrize(

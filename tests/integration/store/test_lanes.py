@@ -209,7 +209,7 @@ def test_r55_unknown_type_is_dead_lettered_after_the_grace(database: Server) -> 
 
     job.refresh_from_db()
     assert (job.state, job.dead_reason, job.lane) == ("dead_lettered", "unknown_type", "")
-    assert told.named("job.dead") == [{"job_id": job.pk, "reason": "unknown_type"}]
+    assert [(dead["job_id"], dead["reason"]) for dead in told.named("job.dead")] == [(job.pk, "unknown_type")]
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_rescue_may_end_in_a_dead_letter(database: Server) -> None:
     job.refresh_from_db()
     assert (job.state, job.dead_reason, job.available_at) == ("dead_lettered", "poison", due)
     assert job.dead_at is not None
-    assert told.named("job.dead") == [{"job_id": job.pk, "reason": "poison"}]
+    assert [(dead["job_id"], dead["reason"]) for dead in told.named("job.dead")] == [(job.pk, "poison")]
 
 
 def test_limits_come_from_the_settings(database: Server) -> None:

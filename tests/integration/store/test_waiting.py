@@ -66,10 +66,11 @@ def test_useless_jobs_are_dead_lettered_as_expired(database: Server, state: str)
         with Told() as told:
             rows = store.expire(using="default")
 
-    assert rows == [{"id": job.pk, "job_type": job.job_type, "owner": "shop", "dead_reason": "expired"}]
+    groups = {"job_type": job.job_type, "queue_name": job.queue_name, "priority": job.priority}
+    assert rows == [{"id": job.pk, **groups, "owner": "shop", "dead_reason": "expired"}]
     job.refresh_from_db()
     assert (job.state, job.dead_reason, job.dead_at) == ("dead_lettered", "expired", NOON)
-    assert told.named("job.dead") == [{"job_id": job.pk, "reason": "expired"}]
+    assert told.named("job.dead") == [{"job_id": job.pk, **groups, "reason": "expired"}]
 
 
 def test_running_job_never_expires(database: Server) -> None:

@@ -47,4 +47,4 @@ ended AS MATERIALIZED (
 UPDATE django_jobs_job j
 SET state = 'dead_lettered', revision = j.revision + 1, dead_at = clock.now, dead_reason = ended.reason, lane = ''
 FROM ended, clock WHERE j.id = ended.id
-RETURNING j.id, j.job_type, j.owner, j.dead_reason
+RETURNING j.id, j.job_type, j.queue_name, j.priority, j.owner, j.dead_reason

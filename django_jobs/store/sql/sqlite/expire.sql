@@ -30,4 +30,4 @@ WHERE id IN (
                 SELECT 1 FROM django_jobs_pause p
                 WHERE p.kind = 'type' AND p.name = j.job_type AND (p.paused_until IS NULL OR p.paused_until > %(now)s))
         LIMIT %(limit)s))
-RETURNING id, job_type, owner, dead_reason
+RETURNING id, job_type, queue_name, priority, owner, dead_reason

@@ -1,0 +1,136 @@
+"""How things stand, for metrics and operators: a fixed number of bounded reads, none of which sees a finished row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django_jobs.conf import get_settings
+from django_jobs.models import Pause
+from django_jobs.store.pauses import pauses
+from django_jobs.store.statements import Row, run
+from django_jobs.store.times import read_now
+
+LOOK = 10_000  # rows per look: what is more than that is counted as that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Jobs of one queue, type and priority band (-1, 0, 1) in one state.
+
+    ``stands`` is queued, scheduled, retry, aside (its type is paused or no worker knows it), running or dead_lettered.
+    ``oldest`` says when the one that became due first did, or will. ``expired`` counts leases that are over, ``errors``
+    the different errors of dead letters.
+    """
+
+    queue_name: str
+    job_type: str
+    band: int
+    stands: str
+    many: int
+    oldest: datetime | None
+    expired: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Oldest:
+    """The job of one queue and priority that has been due for longest."""
+
+    queue_name: str
+    job_type: str
+    priority: int
+    age: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Things of one name that wait, and how old the oldest is."""
+
+    name: str
+    many: int
+    age: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """A worker that has not stopped in good order; an empty list of queues means every queue."""
+
+    name: str
+    queues: tuple[str, ...]
+    slots: int
+    live: bool
+    stopping: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """How things stood at ``now``, by the database's clock."""
+
+    now: datetime
+    groups: Sequence[Group]
+    oldest: Sequence[Oldest]
+    effects: Sequence[Waiting]
+    pending: Sequence[Waiting]
+    dead: Sequence[Waiting]
+    workers: Sequence[Present]
+    pauses: Sequence[Pause]
+    limit: int
+
+
+def overview(*, using: str) -> Overview:
+    """Read how things stand.
+
+    Raises:
+        DatabaseError: The database cannot be read.
+    """
+    limit = max([LOOK, *(entry["capacity"] + 1 for entry in get_settings().queues.values() if "capacity" in entry)])
+    given = {"limit": limit}
+    deliveries = run("queries/deliveries", given, using=using)
+    return Overview(
+        now=read_now(using),
+        groups=[_group(row) for row in run("queries/backlog", given, using=using)],
+        oldest=[_oldest(row) for row in run("queries/oldest_due", {}, using=using)],
+        effects=[_waiting(row, "name") for row in run("queries/open_effects", given, using=using)],
+        pending=[_waiting(row, "destination") for row in deliveries if row["stands"] == "pending"],
+        dead=[_waiting(row, "destination") for row in deliveries if row["stands"] == "dead_lettered"],
+        workers=[_present(row) for row in run("queries/present_workers", {}, using=using)],
+        pauses=pauses(using=using),
+        limit=limit,
+    )
+
+
+def _group(row: Row) -> Group:
+    same = {name: row[name] for name in ("queue_name", "job_type", "band", "stands", "many", "expired", "errors")}
+    return Group(oldest=row["available_at"], **same)
+
+
+def _age(row: Mapping[str, Any], column: str) -> timedelta:
+    age: timedelta = row["now"] - row[column]
+    return max(timedelta(0), age)
+
+
+def _oldest(row: Row) -> Oldest:
+    return Oldest(
+        queue_name=row["queue_name"],
+        job_type=row["job_type"],
+        priority=row["priority"],
+        age=_age(row, "available_at"),
+    )
+
+
+def _waiting(row: Row, name: str) -> Waiting:
+    return Waiting(name=row[name], many=row["many"], age=_age(row, "created_at"))
+
+
+def _present(row: Row) -> Present:
+    return Present(
+        name=row["name"],
+        queues=tuple(json.loads(row["queues"])),
+        slots=row["threads"] * row["processes"],
+        live=row["now"] - row["heartbeat_at"] < get_settings().silent_after,
+        stopping=row["stopping_at"] is not None,
+    )

@@ -1,0 +1,227 @@
+"""Rows for the pages of the admin: one of each model that has a page, and people with the rights of each role."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import factory
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import models
+from factory.django import DjangoModelFactory
+
+from django_jobs import clock
+from django_jobs.domain.identity import fingerprint
+from django_jobs.domain.ids import uuid7
+from django_jobs.models import (
+    Attempt,
+    Delivery,
+    DeliveryAttempt,
+    InboxMessage,
+    Job,
+    JobPayload,
+    OperatorAction,
+    OutboxEvent,
+    Pause,
+    Quarantine,
+    Reconciliation,
+    ReplayItem,
+    ReplayRequest,
+    Send,
+    SideEffect,
+    Worker,
+)
+from tests.factories import (
+    AttemptFactory,
+    DuplicateEnqueueFactory,
+    IdempotencyKeyFactory,
+    JobFactory,
+    PauseFactory,
+    SendFactory,
+    SideEffectFactory,
+    WorkerFactory,
+    at,
+)
+from tests.factories_decisions import OperatorActionFactory, ReplayRequestFactory
+
+DIGEST = fingerprint("{}")
+
+
+class EventFactory(DjangoModelFactory):
+    """An event that nobody ordered, routed to one destination."""
+
+    class Meta:
+        model = OutboxEvent
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+
+    id = factory.LazyFunction(uuid7)
+    type = "shop.order.paid"
+    version = 1
+    source = "shop"
+    subject = "order:1"
+    data = '{"order_id": 1}'
+    data_digest = DIGEST
+    routed_count = 1
+    created_at = at(seconds=9)
+
+
+class DeliveryFactory(DjangoModelFactory):
+    """A delivery that is due, with a trait per other state."""
+
+    class Meta:
+        model = Delivery
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+        published = factory.Trait(state="published", available_at=None, published_at=at(seconds=3), receipt="201")
+        dead_lettered = factory.Trait(
+            state="dead_lettered", available_at=None, dead_at=at(seconds=3), dead_reason="refused"
+        )
+
+    id = factory.LazyFunction(uuid7)
+    event = factory.SubFactory(EventFactory)
+    destination = "billing"
+    state = "pending"
+    fence = 1
+    available_at = at(seconds=2)
+    last_error = "503 from the receiver"
+    created_at = at(seconds=8)
+
+
+class DeliveryAttemptFactory(DjangoModelFactory):
+    """A try that the destination did not answer."""
+
+    class Meta:
+        model = DeliveryAttempt
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+
+    id = factory.LazyFunction(uuid7)
+    delivery = factory.SubFactory(DeliveryFactory)
+    number = 1
+    worker_id = factory.LazyFunction(uuid7)
+    started_at = at(seconds=7)
+    finished_at = at(seconds=6)
+    outcome = "error"
+    status = 503
+    detail = "the receiver was not reached"
+
+
+class InboxMessageFactory(DjangoModelFactory):
+    """A message that was taken a moment ago."""
+
+    class Meta:
+        model = InboxMessage
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+
+    id = factory.LazyFunction(uuid7)
+    consumer = "shop.on_payment"
+    source = "payments"
+    message_id = factory.Sequence(lambda number: f"evt_{number}")
+    data_digest = DIGEST
+    received_at = at(seconds=4)
+    keep_until = at(days=-35)
+
+
+class QuarantineFactory(DjangoModelFactory):
+    """A message that came twice with different content."""
+
+    class Meta:
+        model = Quarantine
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+
+    id = factory.LazyFunction(uuid7)
+    consumer = "shop.on_payment"
+    source = "payments"
+    message_id = factory.Sequence(lambda number: f"evt_{number}")
+    data = '{"paid": true}'
+    data_digest = DIGEST
+    reason = "the same id came before with other content"
+    created_at = at(seconds=4)
+
+
+class ReplayItemFactory(DjangoModelFactory):
+    """A job that a replay of many refused."""
+
+    class Meta:
+        model = ReplayItem
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+
+    id = factory.LazyFunction(uuid7)
+    request = factory.SubFactory(ReplayRequestFactory)
+    job_id = factory.LazyFunction(uuid7)
+    outcome = "refused"
+    why = "it needs a decision"
+    created_at = at(seconds=1)
+
+
+def one_of_each() -> dict[type[models.Model], Any]:
+    """Store a dead letter with all that can belong to a job, and one row of everything else that has a page."""
+    job = JobFactory(dead_lettered=True, subject="order:1", owner="billing", payload__error_text="ValueError: no")
+    IdempotencyKeyFactory(job_id=job.pk)
+    DuplicateEnqueueFactory(job_id=job.pk)
+    attempt = Attempt.objects.get(job_id=job.pk)
+    Attempt.objects.filter(pk=attempt.pk).update(message="no", traceback="Traceback …", worker_name="worker")
+    AttemptFactory(job=job, number=0, lost=True)
+    effect = SideEffectFactory(job=job, ambiguous=True, needs_review=True, review_reason="nobody knows")
+    send = SendFactory(effect=effect, job=job, attempt=attempt, unknown=True, reason="time-out")
+    asked = Reconciliation.objects.create(effect=effect, created_at=clock.now(), verdict="unavailable")
+    event = EventFactory(job_id=job.pk, fence=1)
+    delivery = DeliveryFactory(event=event, dead_lettered=True)
+    request = ReplayRequestFactory(running=True, total=2)
+    return {
+        Job: job,
+        JobPayload: JobPayload.objects.get(pk=job.pk),
+        Attempt: attempt,
+        SideEffect: effect,
+        Send: send,
+        Reconciliation: asked,
+        OutboxEvent: event,
+        Delivery: delivery,
+        DeliveryAttempt: DeliveryAttemptFactory(delivery=delivery),
+        InboxMessage: InboxMessageFactory(job_id=job.pk),
+        Quarantine: QuarantineFactory(),
+        Worker: WorkerFactory(),
+        Pause: PauseFactory(),
+        OperatorAction: OperatorActionFactory(job_id=job.pk, effect_id=effect.pk),
+        ReplayRequest: request,
+        ReplayItem: ReplayItemFactory(request=request, job_id=job.pk),
+    }
+
+
+def text_columns(model: type[models.Model]) -> Iterator[models.Field[Any, Any]]:
+    """Yield the columns of a model that hold free text: not those that a constraint binds to a few words."""
+    for field in model._meta.concrete_fields:
+        free = isinstance(field, models.CharField | models.TextField) and not field.choices
+        if free and field.name not in BOUND.get(model, set()):
+            yield field
+
+
+# What a constraint or a rule of the package binds to a few words.
+BOUND: dict[type[models.Model], set[str]] = {
+    Job: {"state", "dead_reason", "resolution", "error_class", "isolation"},
+    Attempt: {"outcome"},
+    SideEffect: {"state", "on_ambiguous", "resolved_by", "key_alphabet"},
+    Send: {"outcome"},
+    OutboxEvent: {"ordering_key"},
+    DeliveryAttempt: {"outcome"},
+    OperatorAction: {"given_digest", "plan_digest"},
+}
+
+
+def person(*roles: str, name: str = "", **columns: Any) -> Any:
+    """Store somebody with the rights of these groups, without a password: to hash one costs more than a whole test."""
+    user = get_user_model().objects.create_user(username=name or f"person-{uuid.uuid4().hex[:8]}", **columns)
+    user.groups.set(Group.objects.filter(name__in=roles))
+    return user

@@ -1,0 +1,84 @@
+"""The permission matrix: who gets what answer from every address of the app in the admin, by GET and by POST."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.core import serializers
+from django.db import models
+from django.test import Client
+
+from django_jobs.admin.decisions import OFFERS, offers_of
+from django_jobs.admin.pages import PAGES
+from django_jobs.models import Job
+from django_jobs.operate.roles import LEAD, OPERATOR, VIEWER, roles
+from tests.factories_pages import one_of_each, person
+from tests.integration.admin.conftest import address
+from tests.integration.commands.test_jobs_command import jobs
+
+pytestmark = pytest.mark.django_db
+
+ROLES: dict[str, frozenset[str]] = {"staff": frozenset(), **roles()}
+LOGIN, FORBIDDEN, SEEN = 302, 403, 200
+WRITES_NOTHING = ("add", "delete")
+
+
+def addresses(rows: dict[type[models.Model], Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield every address with the permission that a GET needs, and the one that a POST needs ("" : nobody may)."""
+    for model in PAGES:
+        name, row = model._meta.model_name, rows.get(model, rows[Job])
+        look = f"view_{name}"
+        yield address(name, "changelist"), look, look
+        yield address(name, "change", row.pk), look, ""
+        yield address(name, "history", row.pk), look, look
+        yield address(name, "add"), "", ""
+        yield address(name, "delete", row.pk), "", ""
+        for offer in offers_of(model):
+            yield address(name, offer.path.replace("-", "_"), row.pk), offer.permission, offer.permission
+
+
+def everything() -> str:
+    """Return every row that an operator could change, and what is on record."""
+    stored = [*Job.objects.all(), *LogEntry.objects.all()]
+    for model in PAGES:
+        if not model._meta.proxy:
+            stored += model._default_manager.order_by("pk")
+    return json.dumps(serializers.serialize("python", stored), default=str)
+
+
+def test_nobody_gets_anywhere_without_logging_in(client: Client) -> None:
+    """Every address sends a stranger to the login, and writes nothing."""
+    rows = one_of_each()
+    before = everything()
+    for url, _, _ in addresses(rows):
+        for answer in (client.get(url), client.post(url)):
+            assert (answer.status_code, "/login/" in answer["Location"]) == (LOGIN, True), url
+    assert everything() == before
+
+
+@pytest.mark.parametrize("role", ["staff", VIEWER, OPERATOR, LEAD, "superuser"])
+def test_each_role_gets_what_it_may(client: Client, role: str) -> None:
+    """Whoever may not gets 403 from GET and POST; an empty POST of whoever may writes nothing either."""
+    jobs("groups")
+    holds = ROLES.get(role)
+    client.force_login(person(role, is_staff=True, is_superuser=role == "superuser"))
+    rows = one_of_each()
+    before = everything()
+    for url, look, act in addresses(rows):
+        for answer, needed in ((client.get(url), look), (client.post(url), act)):
+            allowed = bool(needed) and (holds is None or needed in holds)
+            assert answer.status_code == (SEEN if allowed else FORBIDDEN), (role, url, answer.request["REQUEST_METHOD"])
+    assert everything() == before
+
+
+def test_every_decision_needs_a_permission_of_some_role() -> None:
+    """No decision is offered that only a superuser could take."""
+    needed = {offer.permission for offers in OFFERS.values() for offer in offers}
+
+    assert needed
+    assert needed <= roles()[LEAD]
+    assert not needed & roles()[VIEWER]
