@@ -18,7 +18,7 @@ from testproject.demo.plan import Plan
 from testproject.demo.workers import NAME_PREFIX
 from testproject.shop.models import Order
 
-JOB_TYPES = ("shop.charge_order", "shop.note_order")
+JOB_TYPES = ("shop.charge_order", "shop.note_order", "shop.send_receipt", "django_jobs.compensate")
 FRESH_FILE = "demo.sqlite3"
 MEND = "Give the demo a database of its own."
 ALIVE = timedelta(seconds=60)  # a worker of another host whose last sign of life is younger may still run

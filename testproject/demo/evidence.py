@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django_jobs.models import Attempt, DuplicateEnqueue, SideEffect
+from django_jobs.models import Attempt, Compensation, DuplicateEnqueue, Job, OperatorAction, SideEffect
 from testproject.demo.faults import Killed, Woken
+from testproject.demo.operator import Refunded, Replayed
 from testproject.demo.ordering import Placed, Refusal, Repeat
+from testproject.demo.partner import FAULTS, Told
 from testproject.demo.plan import RETRY_AFTER, TITLES, Fault, Plan
 
 Requests = list[dict[str, Any]]
@@ -38,21 +40,36 @@ class Seen:
     woken: Woken | None = None
     repeat: Repeat | None = None
     refusal: Refusal | None = None
+    replayed: Replayed | None = None
+    refunded: Refunded | None = None
 
 
-def gather(plan: Plan, seen: Seen, requests: Requests) -> list[Evidence]:
+def gather(plan: Plan, seen: Seen, ledger: dict[str, Any], heard: Told) -> list[Evidence]:
     """Return the evidence of every fault in the order of the plan's list."""
     return [
-        _evidence(fault, plan, seen, requests)
+        _evidence(fault, plan, seen, ledger, heard)
         if plan.meets(fault)
         else Evidence(fault=fault, fired=False, proof=f"it was left out (--without {fault})")
         for fault in Fault
     ]
 
 
-def _evidence(fault: Fault, plan: Plan, seen: Seen, requests: Requests) -> Evidence:
-    placed = seen.placed[plan.numbers[fault]]
+def _evidence(fault: Fault, plan: Plan, seen: Seen, ledger: dict[str, Any], heard: Told) -> Evidence:
+    match fault:
+        case Fault.PARTNER:
+            fired, proof = _partner(heard)
+        case Fault.DEAD_LETTER:
+            fired, proof = _dead_letter(seen.replayed)
+        case Fault.REFUND:
+            fired, proof = _refunded(seen.refunded, ledger["refunds"])
+        case _:
+            return _evidence_of_order(fault, seen.placed[plan.numbers[fault]], seen, ledger["requests"])
+    return Evidence(fault=fault, fired=fired, proof=proof)
+
+
+def _evidence_of_order(fault: Fault, placed: Placed, seen: Seen, requests: Requests) -> Evidence:
     mine = [request for request in requests if request["order_id"] == placed.order.pk]
+    fired, proof = False, "no evidence is looked for"
     match fault:
         case Fault.KILL:
             fired, proof = _killed(seen.killed, mine)
@@ -157,6 +174,41 @@ def _frozen(woken: Woken | None) -> tuple[bool, str]:
         f"of {frozen.worker.name} for {stood_still:.1f} s, {past:.1f} s past the lease; attempt {late.number} is "
         f"{late.outcome} ({late.loss_cause}), its late {late.refused_operation or 'write'} was refused "
         f"{late.refused_count}×; {_ending(frozen.placed)}"
+    )
+
+
+def _partner(heard: Told) -> tuple[bool, str]:
+    faulty = heard.faulty()
+    # A refused event is taken later; one that was taken before the sender could know comes again.
+    ends = {"fail": "taken", "late": "again", "hang-up": "again"}
+    fired = set(faulty) == set(FAULTS) and all(ends[fault] in what[1:] for fault, what in faulty.items())
+    told = "; ".join(f"{what[0]}, then {', '.join(what[1:]) or 'nothing'}" for what in faulty.values())
+    return fired, f"{told or 'nothing went wrong'}; {len(heard.taken)} events were taken, {heard.repeated} came again"
+
+
+def _dead_letter(replayed: Replayed | None) -> tuple[bool, str]:
+    if replayed is None:
+        return False, "no dead letter was replayed"
+    job = Job.objects.get(pk=replayed.job)
+    action = OperatorAction.objects.filter(job_id=job.pk, action="replay").first()
+    fired = job.state == "succeeded" and job.generation == 2 and action is not None
+    who = f"{action.actor} for {action.owner}: {action.reason}" if action else "nobody"
+    return fired, (
+        f"job {job.pk} was dead-lettered ({replayed.reason}); replayed by {who} The page answered {replayed.status}; "
+        f"generation {job.generation} {job.state}"
+    )
+
+
+def _refunded(refunded: Refunded | None, refunds: list[dict[str, Any]]) -> tuple[bool, str]:
+    if refunded is None:
+        return False, "nothing was taken back"
+    row = Compensation.objects.get(effect_id=refunded.effect)
+    mine = [item for item in refunds if item["order_id"] == refunded.order]
+    original = Job.objects.get(pk=refunded.job)
+    fired = row.outcome == "succeeded" and len(mine) == 1 and original.state == "succeeded"
+    return fired, (
+        f"compensation {row.outcome} by job {row.job_id}; the provider holds {len(mine)} refund(s) of the order; the "
+        f"original job stays {original.state}"
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.db.models import Count, Sum
 
-from django_jobs.models import Attempt, DuplicateEnqueue, Job, Send, SideEffect
+from django_jobs.models import Attempt, DuplicateEnqueue, Job, OperatorAction, OutboxEvent, Send, SideEffect
+from testproject.demo.partner import Told
 from testproject.shop.models import Order
 
 
@@ -29,9 +30,15 @@ class Figures:
     conflicts: int
     refused: int
     human: int
+    events: int
+    webhooks: int  # deliveries that came to the partner
+    repeated: int  # of these, for an event that it had taken already
+    mails: int
+    refunds: int
+    decisions: dict[str, int]
 
 
-def count(ledger: dict[str, Any], *, conflicts: int) -> Figures:
+def count(ledger: dict[str, Any], heard: Told, *, conflicts: int) -> Figures:
     """Count everything once; `conflicts` were seen by the producer alone and left no row."""
     orders = Order.objects.annotate(
         receipt_count=Count("receipts", distinct=True), line_count=Count("journal", distinct=True)
@@ -53,11 +60,18 @@ def count(ledger: dict[str, Any], *, conflicts: int) -> Figures:
         conflicts=conflicts,
         refused=refused or 0,
         human=Job.objects.dead().count() + SideEffect.objects.filter(needs_review=True).count(),
+        events=OutboxEvent.objects.count(),
+        webhooks=len(heard.log),
+        repeated=heard.repeated,
+        mails=sum(heard.mails.values()),
+        refunds=len(ledger["refunds"]),
+        decisions=_by("action", OperatorAction),
     )
 
 
-def _by(column: str, model: type[Job | Attempt], **only: str) -> dict[str, int]:
-    rows = model.objects.filter(**only).values_list(column).annotate(Count("pk")).order_by(column)
+def _by(column: str, model: type[Job | Attempt | OperatorAction], **only: str) -> dict[str, int]:
+    rows = model._default_manager.filter(**only).values_list(column)  # noqa: SLF001  Django documents it
+    rows = rows.annotate(Count("pk")).order_by(column)
     return dict(rows)
 
 

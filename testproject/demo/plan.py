@@ -23,6 +23,9 @@ class Fault(StrEnum):
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
     FREEZE = "freeze"
+    PARTNER = "partner"
+    DEAD_LETTER = "dead-letter"
+    REFUND = "refund"
 
 
 TITLES = {
@@ -33,6 +36,9 @@ TITLES = {
     Fault.DUPLICATE: "one payload sent twice",
     Fault.CONFLICT: "one key with another payload",
     Fault.FREEZE: "worker frozen during its provider call, past its lease",
+    Fault.PARTNER: "a partner's webhook receiver that fails, answers too late, and hangs up after it took the event",
+    Fault.DEAD_LETTER: "order without a customer: dead letter, corrected, replayed on the admin's page",
+    Fault.REFUND: "goods sent back: the charge is taken back by a job of its own",
 }
 
 
@@ -114,5 +120,8 @@ def make_plan(*, without: frozenset[Fault] = frozenset()) -> Plan:
         Fault.RATE_LIMIT: accepted[late + 1],
         Fault.DUPLICATE: accepted[late + 2],
         Fault.CONFLICT: accepted[late + 3],
+        Fault.DEAD_LETTER: accepted[late + 4],
+        Fault.REFUND: accepted[late + 5],
+        Fault.PARTNER: accepted[late + 6],  # any paid order would do: the first events meet it
     }
     return Plan(rows=rows, numbers=numbers, without=without)

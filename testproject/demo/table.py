@@ -26,6 +26,11 @@ def table(figures: Figures) -> list[str]:
         ("duplicates answered", str(figures.duplicates)),
         ("conflicts refused", str(figures.conflicts)),
         ("stale writes refused", str(figures.refused)),
+        ("events published", str(figures.events)),
+        ("webhooks to the partner", f"{figures.webhooks} ({figures.repeated} repeated)"),
+        ("receipts mailed", str(figures.mails)),
+        ("charges taken back", str(figures.refunds)),
+        ("decisions of a person", _parts(figures.decisions)),
         ("needs a human", str(figures.human)),
     ]
     width = max(len(value) for _, value in rows)

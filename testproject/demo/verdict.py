@@ -7,13 +7,20 @@ from typing import Any
 
 from testproject.demo.evidence import Evidence
 from testproject.demo.figures import Figures
+from testproject.demo.partner import Told, wrong_with
 from testproject.shop.models import Order
 
 SETTLED_JOBS = {"succeeded"}
 
 
 def reasons(
-    *, figures: Figures, evidence: Iterable[Evidence], ledger: Mapping[str, Any], exits: Mapping[str, int], verify: str
+    *,
+    figures: Figures,
+    evidence: Iterable[Evidence],
+    ledger: Mapping[str, Any],
+    heard: Told,
+    exits: Mapping[str, int],
+    verify: str,
 ) -> list[str]:
     """Return what is wrong, in plain English; `verify` is what `jobs verify` reported, empty if nothing."""
     return [
@@ -21,6 +28,7 @@ def reasons(
         *_money(ledger),
         *_left_open(figures),
         *_written_twice(figures),
+        *wrong_with(heard),
         *(f"Worker {name} ended with status {status} instead of 0." for name, status in exits.items() if status),
         *([f"jobs verify reported: {verify}"] if verify else []),
     ]

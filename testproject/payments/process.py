@@ -2,130 +2,51 @@
 
 from __future__ import annotations
 
-import json
-import os
-import selectors
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlencode
 
-PROJECT_ROOT = Path(__file__).resolve().parents[2]
-CONTROL_SECONDS = 10.0
-STOP_SECONDS = 5.0
-READY = "listening on "
+from testproject.serving import ServerProcess
 
 
-class ProviderError(Exception):
-    """The provider did not start, or refused a control request; the message says why."""
-
-
-class ProviderProcess:
+class ProviderProcess(ServerProcess):
     """
     The provider in a process and session of its own; use it as a context manager.
 
-    Without `ledger` the ledger lives in a temporary directory that goes at the end. The provider also ends when the
-    process that started it dies, however that happens.
+    Without `ledger` the ledger lives in a temporary directory that goes at the end. A restart keeps the ledger and
+    forgets scripted faults.
     """
 
     def __init__(self, *, ledger: Path | None = None, port: int = 0, start_timeout: float = 15.0) -> None:
         self._temporary = None if ledger else Path(tempfile.mkdtemp(prefix="payments-"))
-        self._ledger = ledger.resolve() if ledger else Path(str(self._temporary)) / "ledger.db"
-        self._port = port
-        self._start_timeout = start_timeout
-        self._process: subprocess.Popen[bytes] | None = None
+        file = ledger.resolve() if ledger else Path(str(self._temporary)) / "ledger.db"
+        super().__init__("testproject.payments.server", ["--ledger", str(file)], port=port, start_timeout=start_timeout)
 
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self._tidy()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self.stop()
-        finally:
-            self._tidy()
-
-    @property
-    def url(self) -> str:
-        """The base URL; it stays the same over restarts."""
-        return f"http://127.0.0.1:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        """The process id of the running provider."""
-        if self._process is None:
-            raise ProviderError("The provider is not running: call start() first.")
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start the provider and wait until it listens; ProviderError after `start_timeout` seconds."""
-        if self._process is not None:
-            raise ProviderError("The provider is running already.")
-        arguments = ["--port", str(self._port), "--ledger", str(self._ledger), "--stop-with-stdin"]
-        paths = [str(PROJECT_ROOT), os.environ.get("PYTHONPATH", "")]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "testproject.payments.server", *arguments],
-            cwd=PROJECT_ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C in the demo's terminal is for the demo, which then stops the provider
-        )
-        try:
-            line = _first_line(self._process, seconds=self._start_timeout)
-            self._port = int(line.removeprefix(READY).rpartition(":")[2])
-        except BaseException:
-            self.kill()
-            raise
-
-    def stop(self) -> None:
-        """End the provider with SIGTERM (SIGKILL if that takes more than 5 s); nothing happens if it is down."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._reap()
-
-    def kill(self) -> None:
-        """End the provider with SIGKILL and wait until it is gone."""
-        if self._process is not None:
-            self._process.kill()
-            self._reap()
-
-    def restart(self) -> None:
-        """Start again with the same port and ledger, after a stop if it runs; scripted faults are forgotten."""
-        self.stop()
-        self.start()
+    def tidy(self) -> None:
+        """Remove a temporary ledger."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def script(self, order_id: int, fault: str, times: int = 1, seconds: float | None = None) -> None:
         """Let the next `times` requests of an order take a fault (the names are in `faults.FaultName`)."""
         body = {"order_id": order_id, "fault": fault, "times": times, "seconds": seconds}
-        self._call("POST", "/_control/faults", body=body)
+        self.call("POST", "/_control/faults", body=body)
 
     def release(self, order_id: int) -> int:
         """Let the held requests of an order go on and return how many there were."""
-        return int(self._call("POST", "/_control/release", body={"order_id": order_id})["released"])
+        return int(self.call("POST", "/_control/release", body={"order_id": order_id})["released"])
 
     def reset(self) -> None:
         """Empty the ledger and the script; requests that are under way end without an answer and apply nothing."""
-        self._call("POST", "/_control/reset", body={})
+        self.call("POST", "/_control/reset", body={})
 
     def ledger(self) -> dict[str, Any]:
         """Return charges, declined, refunds, applied_per_order, requests and faults_pending."""
-        return self._call("GET", "/_ledger")
+        return self.call("GET", "/_ledger")
 
     def applied(self, order_id: int) -> int:
         """Return how many charges the provider applied for an order."""
@@ -139,7 +60,7 @@ class ProviderProcess:
     def events(self, *, after: int = 0, seconds: float = 0.0) -> list[dict[str, Any]]:
         """Return the events behind sequence number `after`, waiting up to `seconds` (at most 5) for the first."""
         query = urlencode({"after": after, "seconds": seconds})
-        events: list[dict[str, Any]] = self._call("GET", f"/_events?{query}")["events"]
+        events: list[dict[str, Any]] = self.call("GET", f"/_events?{query}")["events"]
         return events
 
     def wait_for(
@@ -169,43 +90,3 @@ class ProviderProcess:
         return self.wait_for(
             lambda event: bool(event["order_id"] == order_id and event["kind"] == kind), timeout, after=after
         )
-
-    def _call(self, method: str, path: str, *, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=CONTROL_SECONDS)
-        try:
-            connection.request(method, path, body=None if body is None else json.dumps(body))
-            response = connection.getresponse()
-            answer: dict[str, Any] = json.loads(response.read())
-        finally:
-            connection.close()
-        if response.status != 200:
-            raise ProviderError(f"{method} {path} was refused: {answer['error']['message']}")
-        return answer
-
-    def _reap(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.wait(STOP_SECONDS)
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-
-    def _tidy(self) -> None:
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-
-
-def _first_line(process: subprocess.Popen[bytes], *, seconds: float) -> str:
-    assert process.stdout is not None
-    deadline = time.monotonic() + seconds
-    line = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while not line.endswith(b"\n"):
-            if not selector.select(max(deadline - time.monotonic(), 0.0)):
-                raise ProviderError(f"The provider did not listen within {seconds:g} s.")
-            chunk = os.read(process.stdout.fileno(), 1024)
-            if not chunk:
-                raise ProviderError("The provider ended before it listened; its error output says why.")
-            line += chunk
-    return line.decode().strip()

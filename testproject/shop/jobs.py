@@ -1,12 +1,16 @@
-"""The shop's jobs: charge an order once, and note in its journal that it was placed."""
+"""The shop's jobs: charge an order once, note in its journal that it was placed, and mail the receipt of a payment."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 import environ
+from django.core.exceptions import ValidationError
+from django.core.mail import EmailMessage
 
-from django_jobs import JobContext, RetryPolicy, job
+from django_jobs import Event, JobContext, RetryPolicy, job, publish, subscribe
+from django_jobs.effects.adapters.mail import send_mail
+from django_jobs.effects.adapters.mail_message import encode
 from django_jobs.exceptions import EffectRejected
 from testproject.payments.operations import charge
 from testproject.shop.models import JournalEntry, Order
@@ -54,10 +58,33 @@ def charge_order(context: JobContext, order_id: int) -> None:
         return
     with context.complete() as done:
         order.mark_paid(receipt.provider_ref)
+        publish(
+            "shop.order.paid",
+            {"order_id": order.pk, "number": order.number, "ref": receipt.provider_ref},
+            ordering_key=f"order:{order.pk}",
+            subject=f"order:{order.pk}",
+        )
         done.result = {"ref": receipt.provider_ref}
 
 
 @job(type="shop.note_order", subject="order:{order_id}", owner="shop")
 def note_order(order_id: int) -> None:
-    """Write one line into the journal, in one transaction with the job's success."""
-    JournalEntry.objects.create(order_id=order_id, text="Order placed")
+    """Write one line into the journal, in one transaction with the job's success; an order names its customer."""
+    order = Order.objects.get(pk=order_id)
+    if not order.customer:
+        raise ValidationError(f"Order {order.number} names no customer.")
+    JournalEntry.objects.create(order=order, text="Order placed")
+
+
+@subscribe("shop.order.paid", version=1, type="shop.send_receipt", owner="shop")
+def send_receipt(context: JobContext, event: Event) -> None:
+    """Mail the receipt of a paid order; a second mail does less harm than none, so an unclear one is sent again."""
+    order = Order.objects.get(pk=event.data["order_id"])
+    mail = EmailMessage(
+        subject=f"Receipt for order {order.number}",
+        body=f"Thank you. We have received {order.amount} {order.currency} (reference {event.data['ref']}).",
+        to=[f"customer-{order.pk}@example.com"],
+    )
+    context.effect("receipt", send_mail, key=f"receipt:{event.id}", on_ambiguous="resend", message=encode(mail))
+    with context.complete():
+        pass

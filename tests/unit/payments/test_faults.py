@@ -8,7 +8,7 @@ import pytest
 
 from testproject.payments.client import MaybeSent
 from testproject.payments.faults import FaultName
-from testproject.payments.process import ProviderError
+from testproject.serving import ServerError
 
 
 def test_dropped_response_is_applied(provider, charge):
@@ -219,14 +219,14 @@ def test_fault_hits_a_refund_of_the_order(provider, client, charge):
 
 def test_unknown_fault_is_refused(provider):
     """A misspelled fault is an error that lists the names, never a test that tests nothing."""
-    with pytest.raises(ProviderError, match=", ".join(FaultName)):
+    with pytest.raises(ServerError, match=", ".join(FaultName)):
         provider.script(7, "drop_respones")
 
 
 @pytest.mark.parametrize(("times", "seconds"), [(0, None), (True, None), (1, -1.0), (1, 1e9), (1, True)])
 def test_script_out_of_bounds_is_refused(provider, times, seconds):
     """Counts and seconds that make no sense are refused."""
-    with pytest.raises(ProviderError, match="has to be"):
+    with pytest.raises(ServerError, match="has to be"):
         provider.script(7, "late", times=times, seconds=seconds)
 
 

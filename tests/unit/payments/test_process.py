@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from testproject.payments.client import MaybeSent, NotSent, PaymentsClient
-from testproject.payments.process import PROJECT_ROOT, ProviderError, ProviderProcess
+from testproject.payments.process import ProviderProcess
+from testproject.serving import PROJECT_ROOT, ServerError
 
 STARTER = """
 import pathlib, signal, sys
@@ -128,7 +129,7 @@ def test_provider_that_cannot_start_says_so(tmp_path, capfd):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         provider = ProviderProcess(ledger=tmp_path / "ledger.db", port=taken.getsockname()[1])
 
-        with pytest.raises(ProviderError, match="ended before it listened"):
+        with pytest.raises(ServerError, match="ended before it listened"):
             provider.start()
 
     assert "Address already in use" in capfd.readouterr().err
@@ -136,7 +137,7 @@ def test_provider_that_cannot_start_says_so(tmp_path, capfd):
 
 def test_second_start_is_refused(own_provider):
     """One object steers one process."""
-    with pytest.raises(ProviderError, match="running already"):
+    with pytest.raises(ServerError, match="running already"):
         own_provider.start()
 
 

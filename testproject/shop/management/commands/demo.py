@@ -16,7 +16,7 @@ from testproject.demo.interruption import Interruption
 from testproject.demo.plan import Fault, make_plan
 from testproject.demo.run import Result, Run
 from testproject.demo.table import evidence_list, table
-from testproject.payments.process import ProviderError
+from testproject.serving import ServerError
 
 INTERRUPTED = 130
 
@@ -59,7 +59,7 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             self.stderr.write("Interrupted: everything that the demo started has been stopped.")
             sys.exit(INTERRUPTED)
-        except (DemoError, ProviderError) as error:
+        except (DemoError, ServerError) as error:
             raise CommandError(str(error)) from error
         if result.reasons:
             raise CommandError("The demo failed.\n" + "\n".join(f"  - {reason}" for reason in result.reasons))
