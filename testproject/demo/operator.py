@@ -9,10 +9,10 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
-from django_jobs.operate.compensate import Compensate
 
 from django_jobs.models import Job, SideEffect
 from django_jobs.operate.action import Operator
+from django_jobs.operate.compensate import Compensate
 from testproject.demo.errors import DemoError
 
 NAME = "demo-operator"
