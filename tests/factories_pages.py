@@ -215,6 +215,8 @@ BOUND: dict[type[models.Model], set[str]] = {
     SideEffect: {"state", "on_ambiguous", "resolved_by", "key_alphabet"},
     Send: {"outcome"},
     OutboxEvent: {"ordering_key"},
+    Delivery: {"ordering_key"},
+    Worker: {"queues", "job_types", "kinds"},
     DeliveryAttempt: {"outcome"},
     OperatorAction: {"given_digest", "plan_digest"},
 }

@@ -3,24 +3,30 @@
 # ruff: noqa: ARG002  Django's signatures
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 
+from django_jobs.admin.deciding import SeeOtherRedirect
 from django_jobs.admin.filters import AgeFilter, ErrorClassFilter, QueueFilter, TypeFilter, chosen, newer
 from django_jobs.admin.jobs import JobAdmin, group_url
 from django_jobs.admin.reading import is_searchable
+from django_jobs.admin.replaying_many import MANY, NO_ERROR, address, respond_many
 from django_jobs.admin.showing import one_line, when
 from django_jobs.domain.states import DeadReason
+from django_jobs.exceptions import OperatorError
 from django_jobs.operate.dead_letters import WINDOW, Group, Groups, group_dead_letters
 from django_jobs.operate.wording import counted
 
-NO_ERROR = "none"
 _SPANS = (("1h", "hour"), ("24h", "day"), ("7d", "week"))
 
 
@@ -69,6 +75,28 @@ class DeadLetterAdmin(JobAdmin):
         DeadAgeFilter,
     )
     no_filters = ("list",)
+    actions = ("replay_ticked",)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page of a replay of many."""
+        view = self.admin_site.admin_view(functools.partial(respond_many, self))
+        return [path("replay/", view, name="django_jobs_deadletter_replay_many"), *super().get_urls()]
+
+    def has_replay_many_permission(self, request: HttpRequest) -> bool:
+        """Say who may replay many; Django asks before it offers the action, and before it runs it."""
+        return MANY.allows(request)
+
+    @admin.action(description="Replay…", permissions=["replay_many"])
+    def replay_ticked(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Go to the page that decides about what was ticked, or about all that the list's filters find."""
+        every = request.POST.get("select_across") == "1"
+        try:
+            if every:
+                return SeeOtherRedirect(address(self, filters=request.GET.dict()))
+            return SeeOtherRedirect(address(self, ids=request.POST.getlist(ACTION_CHECKBOX_NAME)))
+        except OperatorError as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return None
 
     @admin.display(description="Why")
     def reason(self, job: Any) -> str:
@@ -86,11 +114,17 @@ class DeadLetterAdmin(JobAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the groups first."""
         if request.GET or request.method == "POST":
-            links = [(self.url("changelist"), "Groups by error")]
-            return super().changelist_view(request, {**(extra_context or {}), "jobs_links": links})
+            return super().changelist_view(request, {**(extra_context or {}), "jobs_links": self._links(request)})
         if not self.has_view_permission(request):
             raise PermissionDenied
         return self.in_time(request, lambda: self._groups_view(request, extra_context))
+
+    def _links(self, request: HttpRequest) -> list[tuple[str, str]]:
+        links = [(self.url("changelist"), "Groups by error")]
+        if MANY.allows(request):
+            with contextlib.suppress(OperatorError):
+                links.append((address(self, filters=request.GET.dict()), "Replay all that match…"))
+        return links
 
     def _groups_view(self, request: HttpRequest, extra_context: dict[str, Any] | None) -> TemplateResponse:
         found = group_dead_letters(using=self.alias)

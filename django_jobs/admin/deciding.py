@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.core import signing
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
@@ -24,7 +23,7 @@ from django.utils.safestring import SafeString
 from django_jobs.admin.forms import ACKNOWLEDGE, Choices, OperatorForm
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import pairs, plain, table
-from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError, RowBusyError
+from django_jobs.exceptions import ActionChangedError, ActionRefusedError, JobsError, OperatorError, RowBusyError
 from django_jobs.operate.action import Decision, Done, Operator, Plan
 
 SALT = "django_jobs.admin.deciding"
@@ -73,7 +72,7 @@ class Deciding:
     page: ReadingAdmin
     offer: Offer
     request: HttpRequest
-    row: Model
+    row: Any
     status: int = HTTPStatus.OK
     note: str = ""
     errors: list[str] = field(default_factory=list)
@@ -81,8 +80,12 @@ class Deciding:
     def look(self) -> HttpResponse:
         """Show the plan, if nothing has to be chosen first; writes nothing."""
         choices = self.offer.choices.untouched(self.row)
-        plan = self._planned(choices)[1] if choices.is_valid() else None
         unbound = self.offer.choices(row=self.row)
+        try:
+            plan = self._planned(choices)[1] if choices.is_valid() else None
+        except OperatorError as error:
+            self.errors.append(str(error))
+            plan = None
         return self._show(unbound, self._operator_form(plan), plan, chosen=choices.text if plan else "")
 
     def act(self) -> HttpResponse:
@@ -136,9 +139,7 @@ class Deciding:
 
     def _done(self, done: Done) -> HttpResponse:
         text = plain(done.message, 1000)
-        self.page.log_change(
-            self.request, self.row, f"{self.offer.label.rstrip('…')}: {text} (decision {done.action.pk})"
-        )
+        self.log(done, f"{self.offer.label.rstrip('…')}: {text} (decision {done.action.pk})")
         self.page.message_user(self.request, text, messages.SUCCESS)
         return SeeOtherRedirect(self._list_url())
 
@@ -147,7 +148,10 @@ class Deciding:
         return self.page.url("changelist") + (f"?{kept}" if kept else "")
 
     def _planned(self, choices: Choices) -> tuple[Decision, Plan]:
-        decision = self.offer.make(self.row, self.page.alias, choices.cleaned_data)
+        try:
+            decision = self.offer.make(self.row, self.page.alias, choices.cleaned_data)
+        except JobsError as error:  # whatever refuses a value: it is the operator's, or the row's, and is told
+            raise OperatorError(str(error)) from error
         if not all(self.request.user.has_perm(name) for name in decision.more_permissions()):
             raise PermissionDenied
         try:
@@ -169,7 +173,7 @@ class Deciding:
     def _about(self, chosen: str) -> dict[str, str]:
         return {
             "path": self.offer.path,
-            "row": f"{self.row._meta.concrete_model._meta.label} {self.row.pk}",  # type: ignore[union-attr]  # noqa: SLF001
+            "about": self.about(),
             "user": str(self.request.user.pk),
             "choices": hashlib.sha256(chosen.encode("utf-8", "surrogatepass")).hexdigest(),
         }
@@ -200,11 +204,20 @@ class Deciding:
             "errors": [plain(error) for error in self.errors],
             "has_errors": bool(self.errors) or any(item.is_bound and item.errors for item in forms),
             "token": self._token(plan, chosen) if plan and not plan.refused else "",
-            "back": self._row_url(),
+            "back": self.back(),
         }
         return TemplateResponse(self.request, "admin/django_jobs/deciding.html", context, status=self.status)
 
-    def _row_url(self) -> str:
+    def about(self) -> str:
+        """Name what is decided about: a token of something else does not count."""
+        return f"{self.row._meta.concrete_model._meta.label} {self.row.pk}"  # noqa: SLF001  Django's public door
+
+    def log(self, done: Done, text: str) -> None:  # noqa: ARG002  what was made counts for others
+        """Write the decision into Django's own log of the row."""
+        self.page.log_change(self.request, self.row, text)
+
+    def back(self) -> str:
+        """Return the address of the page that led here."""
         kept = self.request.GET.get(PRESERVED, "")
         return self.page.url("change", self.row.pk) + (f"?{urlencode({PRESERVED: kept})}" if kept else "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from django.db.models import Model
@@ -11,12 +11,21 @@ from django.http import HttpRequest
 from django.urls import URLPattern, path
 
 from django_jobs.admin.deciding import Offer, respond
-from django_jobs.admin.forms import ReplayChoices
+from django_jobs.admin.forms import ReplayChoices, ResolveChoices
 from django_jobs.admin.reading import ReadingAdmin
-from django_jobs.domain.states import JobState
-from django_jobs.models import Job
+from django_jobs.domain.states import DeliveryState, EffectState, JobState, ReplayState
+from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, SideEffect
+from django_jobs.models.job import WAITING
+from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.discard import Discard
+from django_jobs.operate.discard_delivery import DiscardDelivery
+from django_jobs.operate.expire_lease import ExpireLease
+from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.replay import Replay
+from django_jobs.operate.replay_many import CancelReplay
+from django_jobs.operate.reroute import Reroute
+from django_jobs.operate.resolve import Resolve
+from django_jobs.operate.run_now import RunNow
 
 
 def _only_dead(job: Job) -> str:
@@ -32,6 +41,16 @@ def _replay(job: Job, using: str, given: Mapping[str, Any]) -> Replay:
         extra_attempts=given["extra_attempts"],
         run_after=given["start_in"],
         useful_for=given["useful_for"],
+    )
+
+
+def _only(states: Collection[str], why: str) -> Callable[[Any], str]:
+    return lambda row: "" if row.state in states else why
+
+
+def _resolve(effect: SideEffect, using: str, given: Mapping[str, Any]) -> Resolve:
+    return Resolve(
+        effect.pk, given["verdict"], provider_ref=given["provider_ref"], evidence=given["evidence"], using=using
     )
 
 
@@ -52,6 +71,75 @@ OFFERS: dict[type[Model], tuple[Offer, ...]] = {
             permission=Discard.permission,
             make=lambda job, using, _: Discard(job.pk, using=using),
             why_not=_only_dead,
+        ),
+        Offer(
+            path="cancel",
+            label="Cancel…",
+            permission=Cancel.permission,
+            make=lambda job, using, _: Cancel(job.pk, using=using),
+            why_not=_only((*WAITING, JobState.RUNNING), "Only a job that waits or runs."),
+        ),
+        Offer(
+            path="run-now",
+            label="Run now…",
+            permission=RunNow.permission,
+            make=lambda job, using, _: RunNow(job.pk, using=using),
+            why_not=_only((JobState.SCHEDULED, JobState.FAILED), "Only a job that waits for its time."),
+        ),
+        Offer(
+            path="expire-lease",
+            label="End the lease…",
+            permission=ExpireLease.permission,
+            make=lambda job, using, _: ExpireLease(job.pk, using=using),
+            why_not=_only((JobState.RUNNING,), "Only a running job."),
+        ),
+    ),
+    SideEffect: (
+        Offer(
+            path="resolve",
+            label="Decide by hand…",
+            permission=Resolve.permission,
+            make=_resolve,
+            why_not=_only(
+                (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS, EffectState.PLANNED), "It is known what happened."
+            ),
+            choices=ResolveChoices,
+        ),
+    ),
+    OutboxEvent: (
+        Offer(
+            path="reroute",
+            label="Route events of this type…",
+            permission=Reroute.permission,
+            make=lambda event, using, _: Reroute(event.type, version=event.version, using=using),
+            why_not=lambda event: "It was routed." if event.routed_count else "",
+        ),
+    ),
+    Delivery: (
+        Offer(
+            path="redispatch",
+            label="Dispatch again…",
+            permission=Redispatch.permission,
+            make=lambda delivery, using, _: Redispatch(delivery.pk, using=using),
+            why_not=_only(
+                (DeliveryState.PUBLISHED, DeliveryState.DEAD_LETTERED, DeliveryState.DISCARDED), "It is on its way."
+            ),
+        ),
+        Offer(
+            path="discard",
+            label="Discard…",
+            permission=DiscardDelivery.permission,
+            make=lambda delivery, using, _: DiscardDelivery(delivery.pk, using=using),
+            why_not=_only((DeliveryState.DEAD_LETTERED,), "Only a dead delivery."),
+        ),
+    ),
+    ReplayRequest: (
+        Offer(
+            path="cancel",
+            label="Cancel the rest…",
+            permission=CancelReplay.permission,
+            make=lambda request, using, _: CancelReplay(request.pk, using=using),
+            why_not=_only((ReplayState.WAITING, ReplayState.RUNNING), "It is over."),
         ),
     ),
 }

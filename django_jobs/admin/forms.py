@@ -7,12 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 from django import forms
-from django.db.models import Model
 
 from django_jobs.admin.showing import plain
+from django_jobs.domain.judgement import Judgement
 from django_jobs.operate.action import NAME_LIMIT, REASON_CODES, REASON_LIMIT, REASON_MIN, Plan
 from django_jobs.operate.job_decision import MOST_EXTRA
 from django_jobs.operate.listing import parse_span
+from django_jobs.operate.replay_classes import BULK, HARMLESS
+from django_jobs.operate.replay_many import MOST_CANARY, MOST_PER_MINUTE
+from django_jobs.operate.replay_plan import LABELS
+from django_jobs.operate.resolve import REFERENCE_LIMIT
 
 ACKNOWLEDGE = "ack_"
 
@@ -20,12 +24,12 @@ ACKNOWLEDGE = "ack_"
 class Choices(forms.Form):
     """What a decision needs to know beside who and why; without a field: nothing. ``row`` is what it is about."""
 
-    def __init__(self, *args: Any, row: Model, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, row: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.row = row
 
     @classmethod
-    def untouched(cls, row: Model) -> Choices:
+    def untouched(cls, row: Any) -> Choices:
         """Return the form as it is before anybody chose; it is valid if nothing has to be chosen."""
         empty = cls(row=row)
         initial = {name: empty.get_initial_for_field(field, name) for name, field in empty.fields.items()}
@@ -99,4 +103,51 @@ class ReplayChoices(Choices):
     start_in = SpanField(label="Start in", help_text="For example 30m, 2h or 7d; empty: at once.")
     useful_for = SpanField(
         label="Useful for", help_text="From its start, how long the result is worth something; needed if it expired."
+    )
+
+
+class ResolveChoices(Choices):
+    """What somebody found out about an effect, and where."""
+
+    verdict = forms.ChoiceField(
+        label="What happened",
+        choices=[
+            ("", "---------"),
+            (Judgement.APPLIED.value, "It was applied"),
+            (Judgement.NOT_APPLIED.value, "It was not applied"),
+            (Judgement.ABANDON.value, "Nobody will find out; go on without knowing"),
+        ],
+    )
+    provider_ref = forms.CharField(
+        label="Provider reference",
+        required=False,
+        max_length=REFERENCE_LIMIT,
+        help_text="What the provider calls it; needed if it was applied, and only then.",
+    )
+    evidence = forms.CharField(
+        label="Evidence",
+        required=False,
+        max_length=REASON_LIMIT,
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 60}),
+        help_text="Where it was seen; needed unless it was applied.",
+    )
+
+
+class ManyChoices(Choices):
+    """Which classes of a replay of many, and how fast."""
+
+    acknowledged = forms.MultipleChoiceField(
+        label="Replay what would",
+        choices=[(item.value, LABELS[item]) for item in BULK],
+        initial=[item.value for item in HARMLESS],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Jobs of other classes are left alone; what needs a decision is never replayed in bulk.",
+    )
+    extra_attempts = forms.IntegerField(min_value=0, max_value=MOST_EXTRA, initial=0)
+    per_minute = forms.IntegerField(label="Jobs a minute", min_value=1, max_value=MOST_PER_MINUTE, initial=60)
+    canary = forms.IntegerField(
+        min_value=0,
+        max_value=MOST_CANARY,
+        initial=0,
+        help_text="So many first; the rest follows when they succeeded, nothing if one of them dies.",
     )

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from django_jobs.admin.bounded import LONGEST, TooBroadError, bounded
 from django_jobs.admin.paging import BoundedCount, KeysetChangeList
-from django_jobs.admin.showing import pairs
+from django_jobs.admin.showing import one_line, pairs
 from django_jobs.models import Job
 from django_jobs.operate.history import redactor, row_as_dict
 
@@ -27,6 +27,7 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 TOO_BROAD = 400
+NAME = 150
 
 
 class ReadingAdmin(_ModelAdmin):
@@ -135,6 +136,29 @@ class ReadingAdmin(_ModelAdmin):
         view = super().changeform_view
         return self.in_time(request, lambda: view(request, object_id, form_url, extra_context))
 
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Name the row in title and path as everything else is shown."""
+        if context.get("original") is not None:
+            named = Named(context["original"])
+            context.update(original=named, subtitle=str(named))
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Name the row in title and path as everything else is shown."""
+        row = self.get_object(request, object_id) if self.has_view_permission(request) else None
+        named = {} if row is None else {"object": Named(row), "title": f"Change history: {Named(row)}"}
+        return super().history_view(request, object_id, {**named, **(extra_context or {})})
+
+    def action_checkbox(self, obj: Any) -> Any:
+        """Name the row for those who do not see as everything else is shown."""
+        return super().action_checkbox(Named(obj))
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        """Name the row in Django's log as everything else is shown: what is in there stays."""
+        return super().log_change(request, Named(obj), message)
+
     def in_time(self, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
         """Make a page and render it while the database bounds its statements; say so if it took too long."""
         try:
@@ -156,6 +180,23 @@ class ReadingAdmin(_ModelAdmin):
         options = (model or self.model)._meta  # noqa: SLF001  Django's public door
         name = f"admin:{options.app_label}_{options.model_name}_{name}"
         return reverse(name, args=[str(value) for value in args], current_app=self.admin_site.name)
+
+
+class Named(str):
+    """A row by its name: secrets masked, what is not seen made visible; all else is asked of the row."""
+
+    __slots__ = ("row",)
+
+    row: Model
+
+    def __new__(cls, row: Model) -> Named:
+        """Take the name from the row."""
+        named = super().__new__(cls, one_line(row, NAME))
+        named.row = row
+        return named
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.row, name)
 
 
 def as_uuid(text: str) -> uuid.UUID | None:

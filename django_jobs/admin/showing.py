@@ -52,9 +52,9 @@ def badge(state: str, note: str = "") -> SafeString:
     """Show a state as text with a border; never by colour alone."""
     return format_html(
         '<span class="dj-jobs-state dj-jobs-state-{}">{}</span>{}',
-        "".join(sign for sign in state if sign.isalnum() or sign == "_"),
-        visible(state.replace("_", " ")),
-        f" {visible(note)}" if note else "",
+        "".join(sign for sign in state if sign.isascii() and (sign.isalnum() or sign == "_"))[:20],
+        one_line(state.replace("_", " ")),
+        f" {one_line(note)}" if note else "",
     )
 
 

@@ -12,6 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection, models
 from django.test import Client
 
+from django_jobs.admin.decisions import OFFERS
 from django_jobs.admin.pages import PAGES
 from django_jobs.models import DeadLetter, Job, JobPayload, OperatorAction
 from tests.factories_pages import one_of_each, text_columns
@@ -28,9 +29,7 @@ HOSTILE = {
     "long": "<b>" * 5000,
 }
 SECRET = "hunter2-verysecret"
-IN_TEXT = (
-    f"GET https://u:{SECRET}@example.com/?token={SECRET} failed, password={SECRET}, Authorization: Bearer {SECRET}"
-)
+IN_TEXT = f"password={SECRET} GET https://u:{SECRET}@example.com/?token={SECRET} failed, Authorization: Bearer {SECRET}"
 IN_JSON = json.dumps(
     {"password": SECRET, "list": [{"api_key": SECRET}], "text": IN_TEXT, "url": f"https://x?token={SECRET}"}
 )
@@ -52,7 +51,8 @@ def plant(rows: dict[type[models.Model], Any], text: str) -> None:
 def pages(client: Client, rows: dict[type[models.Model], Any]) -> Iterator[tuple[str, str]]:
     """Yield every page that shows the rows: lists, rows, groups, histories and decisions."""
     urls = [address("deadletter", "changelist") + "?list=1", address("job", "change", rows[Job].pk) + "?all=1"]
-    urls += [address("job", name, rows[Job].pk) for name in ("replay", "discard")]
+    for model, offers in OFFERS.items():
+        urls += [address(model._meta.model_name, offer.path.replace("-", "_"), rows[model].pk) for offer in offers]
     for model in PAGES:
         name, row = model._meta.model_name, rows.get(model, rows[Job])
         urls += [address(name, "changelist"), address(name, "change", row.pk), address(name, "history", row.pk)]

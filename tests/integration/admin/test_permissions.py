@@ -14,6 +14,7 @@ from django.test import Client
 
 from django_jobs.admin.decisions import OFFERS, offers_of
 from django_jobs.admin.pages import PAGES
+from django_jobs.admin.replaying_many import MANY
 from django_jobs.models import Job
 from django_jobs.operate.roles import LEAD, OPERATOR, VIEWER, roles
 from tests.factories_pages import one_of_each, person
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.django_db
 
 ROLES: dict[str, frozenset[str]] = {"staff": frozenset(), **roles()}
 LOGIN, FORBIDDEN, SEEN = 302, 403, 200
-WRITES_NOTHING = ("add", "delete")
 
 
 def addresses(rows: dict[type[models.Model], Any]) -> Iterator[tuple[str, str, str]]:
@@ -39,6 +39,8 @@ def addresses(rows: dict[type[models.Model], Any]) -> Iterator[tuple[str, str, s
         yield address(name, "delete", row.pk), "", ""
         for offer in offers_of(model):
             yield address(name, offer.path.replace("-", "_"), row.pk), offer.permission, offer.permission
+    many = f"{address('deadletter', 'replay_many')}?ids={rows[Job].pk}"
+    yield many, MANY.permission, MANY.permission
 
 
 def everything() -> str:
@@ -77,7 +79,7 @@ def test_each_role_gets_what_it_may(client: Client, role: str) -> None:
 
 def test_every_decision_needs_a_permission_of_some_role() -> None:
     """No decision is offered that only a superuser could take."""
-    needed = {offer.permission for offers in OFFERS.values() for offer in offers}
+    needed = {MANY.permission, *(offer.permission for offers in OFFERS.values() for offer in offers)}
 
     assert needed
     assert needed <= roles()[LEAD]
