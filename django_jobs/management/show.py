@@ -66,6 +66,11 @@ def _parts(shown: Shown) -> Iterator[str]:
         yield from _effect("Adopted effect", effect)
     yield from _rows("Steps", shown["steps"], ("name", "fence", "created_at", "result"))
     yield from _rows("Cancel requests", shown["cancel_requests"], ("created_at", "generation", "fate", "told"))
+    yield from _rows(
+        "Decisions",
+        shown.get("decisions", ()),
+        ("created_at", "action", "from_generation", "actor", "owner", "reason_code", "reason", "ticket", "request_id"),
+    )
     yield from _rows("Duplicates", shown["duplicates"], ("created_at", "outcome", "id"))
 
 

@@ -45,10 +45,29 @@ def explain(job: Job, *, using: str) -> Explanation:
         Section(title="What was intended", lines=tuple(_intended(history))),
         Section(title="Who claimed it", lines=(*attempt_lines(history), *cancel_lines(history))),
         Section(title="What happened to each side effect", lines=tuple(effect_lines(history))),
+        *decided_sections(history),
         Section(title="What is next", lines=tuple(next_lines(history))),
         Section(title="Would a replay be safe", lines=tuple(_replay(history, plan))),
     )
     return Explanation(job_id=str(job.pk), sections=sections, replay=plan)
+
+
+def decided_sections(history: JobHistory) -> Iterator[Section]:
+    """Yield what people decided about the job, if they did."""
+    if history.actions:
+        yield Section(title="What people decided", lines=tuple(_decided(history)))
+
+
+def _decided(history: JobHistory) -> Iterator[str]:
+    mask = redactor()
+    for action in history.actions:
+        ticket = f" ({action.ticket})" if action.ticket else ""
+        many = f", as part of replay request {action.request_id}" if action.request_id else ""
+        what = f"{action.action.replace('_', ' ')} of generation {action.from_generation}"
+        yield (
+            f"{instant(action.created_at)}: {what} by {action.actor} for {action.owner}{many}: "
+            f"{mask.text(action.reason)}{ticket}"
+        )
 
 
 def _intended(history: JobHistory) -> Iterator[str]:

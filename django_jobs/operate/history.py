@@ -77,6 +77,7 @@ class JobHistory:
     cancel_requests: tuple[CancelRequest, ...]
     takes_back: Compensation | None = None
     decision: OperatorAction | None = None
+    actions: tuple[OperatorAction, ...] = ()
 
     @property
     def content_removed(self) -> str:
@@ -110,6 +111,7 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
         takes_back=takes_back,
         decision=OperatorAction.objects.using(using).filter(pk=takes_back.action_id).first() if takes_back else None,
+        actions=tuple(OperatorAction.objects.using(using).filter(job_id=job.pk).order_by("id")),
     )
 
 
@@ -175,7 +177,7 @@ def shown_json(text: str | None, mask: Redactor) -> Any:
 
 
 # Stored as JSON text, and as free text that may quote anything.
-_JSON = frozenset({"arguments", "evidence", "request", "result", "retry_policy"})
+_JSON = frozenset({"arguments", "evidence", "plan", "request", "result", "retry_policy"})
 _TEXT = frozenset({"error_text", "message", "reason", "review_reason", "traceback"})
 
 
@@ -210,6 +212,7 @@ def as_dict(history: JobHistory) -> dict[str, Any]:
         "adopted": effects(history.adopted),
         "steps": rows(history.steps),
         "duplicates": rows(history.duplicates),
+        "decisions": rows(history.actions),
         "cancel_requests": [
             {**row_as_dict(told.request, mask), "fate": told.fate.value, "told": told.text} for told in fates(history)
         ],

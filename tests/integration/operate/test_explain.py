@@ -434,3 +434,15 @@ def test_explanation_costs_the_same_however_long_the_story() -> None:
         costs.append(len(queries))
 
     assert costs[0] == costs[1] <= 13
+
+
+def test_decisions_are_told_with_who_and_why() -> None:
+    """What people decided stands in the story, secrets masked; a job about which nobody decided has no such section."""
+    story = Story().claim().fail(dead="age").decide("replay", reason=f"the card {SECRET} was declined", ticket="OPS-1")
+
+    said = lines(story, "What people decided")
+
+    assert "replay of generation 1 by ada for billing" in said
+    assert "(OPS-1)" in said
+    assert [row["action"] for row in as_dict(history_of(story.job, using="default"))["decisions"]] == ["replay"]
+    assert "What people decided" not in [section.title for section in told(Story()).sections]
