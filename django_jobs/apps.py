@@ -11,7 +11,7 @@ class DjangoJobsConfig(AppConfig):
 
     name = "django_jobs"
     label = "django_jobs"
-    verbose_name = "Jobs"
+    verbose_name = "Background jobs"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
