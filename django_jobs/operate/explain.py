@@ -74,24 +74,6 @@ def _decided(history: JobHistory) -> Iterator[str]:
         )
 
 
-def decided_sections(history: JobHistory) -> Iterator[Section]:
-    """Yield what people decided about the job, if they did."""
-    if history.actions:
-        yield Section(title="What people decided", lines=tuple(_decided(history)))
-
-
-def _decided(history: JobHistory) -> Iterator[str]:
-    mask = redactor()
-    for action in history.actions:
-        ticket = f" ({action.ticket})" if action.ticket else ""
-        many = f", as part of replay request {action.request_id}" if action.request_id else ""
-        what = f"{action.action.replace('_', ' ')} of generation {action.from_generation}"
-        yield (
-            f"{instant(action.created_at)}: {what} by {action.actor} for {action.owner}{many}: "
-            f"{mask.text(action.reason)}{ticket}"
-        )
-
-
 def _intended(history: JobHistory) -> Iterator[str]:
     job = history.job
     about = f", about {job.subject}" if job.subject else ""

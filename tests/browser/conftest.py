@@ -52,12 +52,17 @@ class QuietHandler(WSGIRequestHandler):
 
 
 POLICY = "default-src 'self'"
+BREAKS_IT = "/a-page-that-breaks-it"
 
 
 def with_policy(application: Any) -> Any:
     """Answer with a content security policy that allows nothing but the site's own files."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["PATH_INFO"] == BREAKS_IT:
+            start_response("200 OK", [("Content-Type", "text/html"), ("Content-Security-Policy", POLICY)])
+            return [b"<body><style>p { color: red }</style><p>inline</p></body>"]
+
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             return start_response(status, [*headers, ("Content-Security-Policy", POLICY)], *more)
 
