@@ -70,11 +70,11 @@ class Replay(JobDecision):
         history = history_of(self.job(), using=self.using)
         found = plan_replay(history)
         code = live_code(history.job.job_type, using=self.using)
-        job = history.job
+        job, refused = history.job, self.refused(history, found)
         return Plan(
             action=self.name,
             title=f"Replay job {job.pk} ({job.job_type})",
-            refused=self.refused(history, found) or self.taken_back(),
+            refused=self.taken_back() or refused,
             facts={
                 **replay_facts(history, found),
                 "code": {"failed": job.code_version, "live": code},
