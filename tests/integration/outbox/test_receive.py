@@ -282,11 +282,14 @@ def test_full_queue_leaves_no_message_behind(settings: Any) -> None:
     plain.using(queue_name="payments").enqueue()
     settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {"payments": {"capacity": 1}}}
 
-    with transaction.atomic(), pytest.raises(QueueFullError):
-        receive("payments", "evt_1", DATA, consumer=on_payment)
+    with transaction.atomic():
+        with pytest.raises(QueueFullError):
+            receive("payments", "evt_1", DATA, consumer=on_payment)
+        plain.enqueue()  # the transaction of the caller goes on
     with pytest.raises(QueueFullError):
         receive("payments", "evt_1", DATA, consumer=on_payment)
     assert InboxMessage.objects.count() == 0
+    assert Job.objects.count() == 2
 
     settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {}}
     assert receive("payments", "evt_1", DATA, consumer=on_payment).outcome == "created"
