@@ -11,12 +11,13 @@ from django.http import HttpRequest
 from django.urls import URLPattern, path
 
 from django_jobs.admin.deciding import Offer, respond
-from django_jobs.admin.forms import ReplayChoices, ResolveChoices
+from django_jobs.admin.forms import CompensateChoices, ReplayChoices, ResolveChoices
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.domain.states import DeliveryState, EffectState, JobState, ReplayState
 from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, SideEffect
 from django_jobs.models.job import WAITING
 from django_jobs.operate.cancel import Cancel
+from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.discard import Discard
 from django_jobs.operate.discard_delivery import DiscardDelivery
 from django_jobs.operate.expire_lease import ExpireLease
@@ -104,6 +105,14 @@ OFFERS: dict[type[Model], tuple[Offer, ...]] = {
                 (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS, EffectState.PLANNED), "It is known what happened."
             ),
             choices=ResolveChoices,
+        ),
+        Offer(
+            path="compensate",
+            label="Take back…",
+            permission=Compensate.permission,
+            make=lambda effect, using, given: Compensate(effect.pk, using=using, by_hand=given["by_hand"]),
+            why_not=_only((EffectState.SUCCEEDED,), "Only an applied effect."),
+            choices=CompensateChoices,
         ),
     ),
     OutboxEvent: (

@@ -133,6 +133,16 @@ class ResolveChoices(Choices):
     )
 
 
+class CompensateChoices(Choices):
+    """Whether code takes an effect back, or somebody did."""
+
+    by_hand = forms.BooleanField(
+        label="It was taken back by hand, or stays on purpose: send nothing",
+        required=False,
+        help_text="For what no code can take back; the reason says how it was done.",
+    )
+
+
 class ManyChoices(Choices):
     """Which classes of a replay of many, and how fast."""
 
