@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from django.urls import reverse
 
+from django_jobs.admin.forms import ACKNOWLEDGE
 from django_jobs.models import Compensation, Job, OperatorAction, OutboxEvent, SideEffect
 from testproject.demo.ordering import place
 from testproject.demo.plan import OrderRow, read_orders
@@ -71,13 +72,13 @@ def shoot(signed_in: Browser, server: Server, tmp_path: Path) -> Shoot:
 
 
 def fill_and_submit(browser: Browser, *, reason: str, code: str) -> str:
-    """Fill the form of a decision as a person does, tick every box, submit it, and return the next page's text."""
+    """Fill the form of a decision as a person does, say yes to everything, submit it, and return the next page's text."""
 
     def go(page: Page) -> str:
         page.fill("[name=owner]", "shop")
         page.select_option("[name=reason_code]", code)
         page.fill("[name=reason]", reason)
-        for box in page.query_selector_all("main input[type=checkbox], #content input[type=checkbox]"):
+        for box in page.query_selector_all(f"[name^={ACKNOWLEDGE}]"):
             box.check()
         page.click("#content form [type=submit]")
         return page.inner_text("body")
