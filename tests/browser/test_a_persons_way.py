@@ -65,8 +65,8 @@ def shoot(signed_in: Browser, server: Server, tmp_path: Path) -> Shoot:
 
     def picture(name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        signed_in.picture(folder / f"{name}.png")
-        assert (folder / f"{name}.png").stat().st_size > 5000
+        signed_in.picture(folder / f"admin-{name}.png")
+        assert (folder / f"admin-{name}.png").stat().st_size > 5000
 
     return picture
 
