@@ -19,6 +19,31 @@ from tests.databases import Server
 MakeWorker = Callable[..., WorkerProcess]
 
 
+# Whole files that take a minute or two each: the quick run keeps a few that kill, freeze, cancel and wake real workers.
+SLOW_FILES = frozenset(
+    [
+        *(
+            "test_blind",
+            "test_compensation",
+            "test_growth",
+            "test_metrics",
+            "test_outage",
+            "test_outbox",
+            "test_overdue",
+        ),
+        *("test_poison", "test_reports", "test_stop"),
+    ]
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the slow files to the run of slow tests; what is longer still stays apart."""
+    for item in items:
+        if item.path.stem in SLOW_FILES and not item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def witness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Witness:
     """The file in which handlers tell what they do."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.db import transaction
 
+from django_jobs import publish
+from django_jobs.models import OutboxEvent
 from testproject.demo.evidence import Evidence
 from testproject.demo.figures import Figures, count
+from testproject.demo.partner import Told
 from testproject.demo.plan import Fault
 from testproject.demo.table import evidence_list, table
 from testproject.demo.verdict import reasons
 from testproject.shop.models import JournalEntry, Receipt
+from tests.factories import SendFactory, SideEffectFactory
+from tests.factories_outbox import DeliveryAttemptFactory, DeliveryFactory
 from tests.integration.shop.conftest import MakeOrder
 
 pytestmark = pytest.mark.django_db
@@ -30,18 +36,26 @@ GOOD = Figures(
     conflicts=1,
     refused=1,
     human=0,
+    events=2,
+    webhooks=3,
+    repeated=1,
+    mails=2,
+    refunds=1,
+    decisions={"replay": 1},
 )
+NOTHING = Told(log=[], taken=frozenset(), mails={})
 FIRED = Evidence(fault=Fault.KILL, fired=True, proof="attempt 1 was lost")
 
 
 def judge(
-    *, figures: Figures = GOOD, evidence: Evidence = FIRED, verify: str = "", applied=None, exits=None
+    *, figures: Figures = GOOD, evidence: Evidence = FIRED, verify: str = "", applied=None, exits=None, heard=NOTHING
 ) -> list[str]:
     """Return the reasons of a run that is good but for what is given."""
     return reasons(
         figures=figures,
         evidence=[evidence],
         ledger={"applied_per_order": applied or {}},
+        heard=heard,
         exits=exits or {"demo-south": 0},
         verify=verify,
     )
@@ -86,7 +100,39 @@ def test_ledger_that_differs_from_the_orders_is_a_reason(
     """The provider's own ledger decides how often an order was charged."""
     order = make_order(status=status)
 
-    assert judge(applied={str(order.pk): times}) == [reason]
+    assert judge(applied={str(order.pk): times})[0] == reason
+
+
+def test_what_the_partner_and_the_customer_got_is_judged(make_order: MakeOrder) -> None:
+    """A paid order is published once, reaches the partner, and is mailed as often as a mail was sent."""
+    order = make_order(status="paid")
+    applied = {str(order.pk): 1}
+
+    assert judge(applied=applied) == [
+        "Order S-1 was published 0 times.",
+        "The receipt of order S-1 was mailed 0 times.",
+    ]
+
+    with transaction.atomic():
+        event = publish(
+            "shop.order.paid", {"order_id": order.pk, "number": "S-1", "ref": "ch"}, subject=f"order:{order.pk}"
+        )
+    effect = SideEffectFactory(name="receipt", request=f'{{"to":["customer-{order.pk}@example.com"]}}', succeeded=True)
+    SendFactory(effect=effect)
+    mails = {f"customer-{order.pk}@example.com": 1}
+
+    assert judge(applied=applied, heard=replace(NOTHING, mails=mails)) == [f"Event {event} never reached the partner."]
+
+    delivery = DeliveryFactory(event=OutboxEvent.objects.get(), destination="partner")
+    twice = [{"id": str(event), "did": "taken"}, {"id": str(event), "did": "again"}]
+    heard = Told(log=twice, taken=frozenset({str(event)}), mails=mails)
+
+    assert judge(applied=applied, heard=heard) == [f"Event {event} came 2 times, and 0 attempts are on record."]
+
+    for number in (1, 2):
+        DeliveryAttemptFactory(delivery=delivery, number=number)
+
+    assert judge(applied=applied, heard=heard) == []
 
 
 def test_missing_fault_worker_exit_and_verify_are_reasons() -> None:
@@ -110,7 +156,7 @@ def test_figures_are_counted_from_rows_and_ledger(make_order: MakeOrder) -> None
     for order in (paid, paid, paid, declined):
         JournalEntry.objects.create(order=order, text="Order placed")
 
-    found = count({"applied_per_order": {str(paid.pk): 1}}, conflicts=1)
+    found = count({"applied_per_order": {str(paid.pk): 1}, "refunds": []}, NOTHING, conflicts=1)
 
     assert found.orders == {"paid": 1, "declined": 1}
     assert found.charges == {("paid", 1): 1, ("declined", 0): 1}
@@ -125,7 +171,7 @@ def test_table_shows_every_figure() -> None:
 
     assert "| orders                       | 3 (declined 1, paid 2) " in text
     assert "1 for 2 paid, 0 for 1 declined" in text
-    assert text.count("\n") == 12
+    assert text.count("\n") == 17
 
 
 def test_evidence_list_says_yes_or_no_and_why() -> None:
