@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from django_jobs.domain.redaction import Redactor
 from django_jobs.domain.states import AttemptOutcome
-from django_jobs.models import Attempt, CancelRequest, Compensation, InboxMessage, OperatorAction, OutboxEvent
+from django_jobs.models import Attempt, Compensation, InboxMessage, OperatorAction, OutboxEvent
 from django_jobs.operate.explain_attempts import ending
 from django_jobs.operate.explain_effects import answer, asker, found, named
 from django_jobs.operate.history import EffectHistory, JobHistory, redactor
@@ -149,7 +149,7 @@ def _decisions(history: JobHistory, mask: Redactor) -> Iterator[Entry]:
             f" ({action.reason_code.replace('_', ' ')}{ticket}): {mask.text(action.reason)}"
         )
         yield Entry(at=action.created_at, kind=DECISION, text=text)
-    for request in CancelRequest.objects.using(using).filter(job_id=key):
+    for request in history.cancel_requests:
         text = f"Asked to end as cancelled (generation {request.generation})."
         yield Entry(at=request.created_at, kind=DECISION, text=text)
     for row in Compensation.objects.using(using).filter(Q(original_job_id=key) | Q(job_id=key)):
