@@ -22,7 +22,7 @@ env = environ.Env(
     EMAIL_FILE_PATH=(str, ""),
     LOG_LEVEL=(str, "WARNING"),
     JOBS_IMPORTS=(list, []),
-    JOBS_EMAIL_BACKEND=(str, ""),
+    JOBS_EMAIL_BACKEND=(str, "django.core.mail.backends.console.EmailBackend"),
 )
 
 DEBUG = env("DEBUG")
@@ -108,8 +108,7 @@ DJANGO_JOBS: dict[str, Any] = {
     "LISTEN_DSN": env("JOBS_LISTEN_DSN", default=""),
     "TRANSACTION_POOLER": env.bool("JOBS_TRANSACTION_POOLER", default=False),
     "DESTINATIONS": env.json("JOBS_DESTINATIONS", default={}),
-    **({"EMAIL_BACKEND": env("JOBS_EMAIL_BACKEND")} if env("JOBS_EMAIL_BACKEND") else {}),
-    "SOURCE": "https://shop.example.com",
+    "EMAIL_BACKEND": env("JOBS_EMAIL_BACKEND"),
     "OWNERS": {
         "billing": {"email": ["billing@example.com"]},
         "shop": {"email": ["shop@example.com"]},

@@ -12,7 +12,8 @@ from typing import Any
 
 from django_jobs import telemetry
 
-# Which logger and level an event of telemetry has; what is not here is not logged by this room.
+# Which logger and level an event of telemetry has; what is not here is not logged by this room. The end of a child
+# and the loss of an attempt are told in words by the worker; here they are for programs only.
 _ATTEMPT = logging.getLogger("django_jobs.attempt")
 _LEASE = logging.getLogger("django_jobs.lease")
 _OUTBOX = logging.getLogger("django_jobs.outbox")
@@ -23,7 +24,7 @@ _WORKER = logging.getLogger("django_jobs.worker")
 
 _LINES: dict[str, tuple[logging.Logger, int, str]] = {
     "attempt.started": (_ATTEMPT, logging.INFO, "attempt.started"),
-    "job.rescue": (_LEASE, logging.WARNING, "lease.lost"),
+    "job.rescue": (_LEASE, logging.INFO, "lease.lost"),
     "lease.refused": (_LEASE, logging.WARNING, "write.fenced"),
     "job.renew": (_LEASE, logging.DEBUG, "lease.renewed"),
     "job.expire": (_MAINTENANCE, logging.ERROR, "job.dead_lettered"),
@@ -37,13 +38,13 @@ _LINES: dict[str, tuple[logging.Logger, int, str]] = {
     "effect.abandoned": (_EFFECT, logging.WARNING, "effect.abandoned"),
     "pause.set": (_OPERATOR, logging.INFO, "operator.pause"),
     "pause.ended": (_OPERATOR, logging.INFO, "operator.resume"),
-    "child.ended": (_WORKER, logging.WARNING, "child.ended"),
+    "child.ended": (_WORKER, logging.INFO, "child.ended"),
     "transaction.long": (_WORKER, logging.WARNING, "transaction.long"),
 }
 _ENDS: dict[str, tuple[int, str]] = {
     "retry": (logging.WARNING, "attempt.retry"),
     "dead_lettered": (logging.ERROR, "job.dead_lettered"),
-    "lost": (logging.WARNING, "attempt.lost"),
+    "lost": (logging.INFO, "attempt.lost"),
 }
 _QUIET = frozenset({"job.claim", "job.enqueue", "job.succeed", "attempt.done", "claim.made"})  # the busiest: no line
 _RENAMED = {

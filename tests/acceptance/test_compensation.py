@@ -31,10 +31,10 @@ def test_worker_killed_while_it_refunds(make_worker: MakeWorker, provider: Provi
     order = Order.objects.create(number="S-1", customer="S", amount=Decimal("12.50"), currency="EUR", card="visa")
     charge_order.enqueue(order_id=order.pk)
     worker = make_worker(env={"PAYMENTS_URL": provider.url}, threads=1).start()
-    wait_for(lambda: states() == {"succeeded": 1}, seconds=60, what="the charge")
+    wait_for(lambda: states() == {"succeeded": 2}, seconds=60, what="the charge and its receipt")
     provider.script(order.pk, fault)
 
-    compensate(SideEffect.objects.get().pk)
+    compensate(SideEffect.objects.get(name="charge").pk)
     provider.wait_kind(order.pk, "held", 30)
     for pid in worker.child_pids:
         worker.kill_child(pid)
@@ -42,7 +42,7 @@ def test_worker_killed_while_it_refunds(make_worker: MakeWorker, provider: Provi
     provider.release(order.pk)
     wait_until_done(seconds=60)
 
-    assert states() == {"succeeded": 2}
+    assert states() == {"succeeded": 3}
     ledger = provider.ledger()
     assert [refund["charge"] for refund in ledger["refunds"]] == [ledger["charges"][0]["id"]]
     assert Compensation.objects.get().outcome == "succeeded"

@@ -96,7 +96,7 @@ def test_demo_charges_every_order_once_through_all_faults(start_demo: StartDemo,
     assert demo.returncode == 0, output + errors
     assert re.findall(r"^fired: (\w+) +([\w-]+):", output, re.MULTILINE) == [("yes", fault.value) for fault in Fault]
     assert row(output, "orders") == "240 (declined 1, paid 239)"
-    assert row(output, "jobs by state") == "succeeded 480"
+    assert row(output, "jobs by state") == "succeeded 720"
     assert row(output, "charges applied per order") == "1 for 239 paid, 0 for 1 declined"
     assert row(output, "needs a human") == "0"
     assert [row(output, label) for label in ("duplicates answered", "conflicts refused")] == ["1", "1"]

@@ -22,8 +22,8 @@ MEGABYTE = 1024 * 1024
 
 
 def most_connections(*, threads: int, processes: int = 1) -> int:
-    """Return what docs/how-to/run-workers.md promises: one per thread, one per child's loop, the heart and the ear."""
-    return processes * (threads + 1) + 2
+    """Return what docs/how-to/run-workers.md promises: a thread, a child's loop, its events, the heart and the ear."""
+    return processes * (threads + 2) + 2
 
 
 def memory_of(pid: int) -> int:
@@ -80,7 +80,7 @@ def test_memory_and_connections_do_not_grow_with_debug_r61(
 def test_worker_has_the_connections_that_the_manual_counts(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
-    """Two children with three busy threads each: one connection per thread and per loop, two for the supervisor."""
+    """Two children with three busy threads each: one connection per thread, loop and dispatcher, two for the supervisor."""
     before, bound = backends(), most_connections(threads=3, processes=2)
     seen: list[int] = []
 

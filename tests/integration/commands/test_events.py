@@ -29,11 +29,11 @@ def test_subscriptions_are_listed_and_synced(subscriber: Subscribe) -> None:  # 
 
     done, code = jobs("subscriptions", "sync", "--json")
     assert json.loads(done) == {
-        "added": [f"{PAID}:1 to local:tests.receipt"], "renewed": [], "ended": [f"{PAID}:1 to old"],
+        "added": ["shop.order.paid:1 to local:shop.send_receipt", f"{PAID}:1 to local:tests.receipt"], "renewed": [], "ended": [f"{PAID}:1 to old"],
     }  # fmt: skip
     assert "Nothing to change" in jobs("subscriptions", "sync")[0]
     assert [json.loads(line)["declared"] for line in jobs("subscriptions", "list", "--json")[0].splitlines()] == [
-        True, False,
+        True, True, False,
     ]  # fmt: skip
 
 

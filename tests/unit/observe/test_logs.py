@@ -20,7 +20,7 @@ ENDED = {"job_id": uuid.UUID(int=1), "number": 3, "queue_name": "payments", "dur
         ({"outcome": "succeeded"}, logging.INFO, "attempt.ended"),
         ({"outcome": "snoozed"}, logging.INFO, "attempt.ended"),
         ({"outcome": "retry"}, logging.WARNING, "attempt.retry"),
-        ({"outcome": "lost"}, logging.WARNING, "attempt.lost"),
+        ({"outcome": "lost"}, logging.INFO, "attempt.lost"),
         ({"outcome": "lost", "dead_reason": "poison"}, logging.ERROR, "job.dead_lettered"),
         ({"outcome": "dead_lettered", "dead_reason": "age"}, logging.ERROR, "job.dead_lettered"),
     ],
