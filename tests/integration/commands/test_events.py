@@ -28,13 +28,15 @@ def test_subscriptions_are_listed_and_synced(subscriber: Subscribe) -> None:  # 
     assert "no row yet" in text
 
     done, code = jobs("subscriptions", "sync", "--json")
-    assert json.loads(done) == {
-        "added": ["shop.order.paid:1 to local:shop.send_receipt", f"{PAID}:1 to local:tests.receipt"], "renewed": [], "ended": [f"{PAID}:1 to old"],
-    }  # fmt: skip
+    told = json.loads(done)  # other modules of this process declare routes of their own
+    assert {f"{PAID}:1 to local:tests.receipt", "shop.order.paid:1 to local:shop.send_receipt"} <= set(told["added"])
+    assert (told["renewed"], told["ended"]) == ([], [f"{PAID}:1 to old"])
     assert "Nothing to change" in jobs("subscriptions", "sync")[0]
-    assert [json.loads(line)["declared"] for line in jobs("subscriptions", "list", "--json")[0].splitlines()] == [
-        True, True, False,
-    ]  # fmt: skip
+    listed = [json.loads(line) for line in jobs("subscriptions", "list", "--json")[0].splitlines()]
+    assert {row["destination"]: row["declared"] for row in listed if row["event_type"] == PAID} == {
+        "local:tests.receipt": True,
+        "old": False,
+    }
 
 
 @pytest.mark.parametrize(

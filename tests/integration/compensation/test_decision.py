@@ -280,7 +280,7 @@ def test_dead_letter_of_a_compensation_is_critical(booked: Booked, run_next: Run
         run_next()
 
     (alert,) = told.named("owner.alert")
-    assert (alert["severity"], alert["owner"]) == ("critical", "travel")
+    assert (alert["severity"], alert["owner"]) == ("critical", "shop")
     assert "compensation" in str(alert["reason"])
 
 

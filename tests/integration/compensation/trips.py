@@ -38,7 +38,7 @@ class Agency:
 agency = Agency()
 
 
-@effect("trip.hotel", dedupe="key", key_lifetime=DAY, owner="travel")
+@effect("trip.hotel", dedupe="key", key_lifetime=DAY, owner="shop")
 def hotel(call: Any, *, city: str) -> Outcome:
     """Book a hotel."""
     return agency.act("hotel", call, city)
@@ -68,9 +68,7 @@ def mail(call: Any, *, city: str) -> Outcome:
     return agency.act("mail", call, city)
 
 
-@job(
-    type="tests.trip", takes_context=True, owner="travel", subject="trip:{city}", retry=RetryPolicy(unknown_attempts=1)
-)
+@job(type="tests.trip", takes_context=True, owner="shop", subject="trip:{city}", retry=RetryPolicy(unknown_attempts=1))
 def book(context: JobContext, city: str, steps: list[str], dies: bool = False) -> None:
     """Do the steps, then succeed or die."""
     for step in steps:
