@@ -70,6 +70,41 @@ def test_only_a_loss_without_company_convicts(cause: LossCause, alone: Alone, ex
     assert (ended == DeadLetter(DeadReason.POISON)) is expected
 
 
+def test_silence_of_a_stopping_worker_convicts_nobody() -> None:
+    """Whoever asked it to stop may have ended it."""
+    assert convicts(SILENT, Alone.WORKER)
+    assert not convicts(SILENT, Alone.WORKER, stopping=True)
+
+
+def test_lost_job_that_is_worth_nothing_any_more_expires() -> None:
+    """When the next attempt would come after the job's usefulness, it is left to a human now."""
+    after = after_loss(
+        RetryPolicy(base=timedelta(seconds=5)),
+        cause=EXIT,
+        alone=Alone.NO,
+        counters=Counters(lost=2, exit_lost=2),
+        age=timedelta(0),
+        useful_left=timedelta(seconds=1),
+        random=lambda: 1.0,
+    )
+
+    assert after == DeadLetter(DeadReason.EXPIRED)
+
+
+def test_job_that_is_lost_for_too_long_is_too_old() -> None:
+    """Losses in company convict nobody; they end with the age that failures of others may last."""
+    after = after_loss(
+        RetryPolicy(transient_max_age=timedelta(hours=1)),
+        cause=EXIT,
+        alone=Alone.NO,
+        counters=Counters(lost=5, exit_lost=5),
+        age=timedelta(hours=2),
+        useful_left=None,
+    )
+
+    assert after == DeadLetter(DeadReason.AGE)
+
+
 def test_two_losses_alone_are_not_enough_to_convict() -> None:
     """Below the limit of losses even a convicting one is retried."""
     assert decide(EXIT, Alone.CHILD, Counters(lost=2, exit_lost=2)) == Retry(timedelta(seconds=5))
