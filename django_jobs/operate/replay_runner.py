@@ -7,10 +7,13 @@ unique per job, in the transaction of the replay.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
+
+from django.db import DatabaseError, InterfaceError
 
 from django_jobs.domain.states import JobState, ReplayOutcome, ReplayState
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError, RowBusyError
@@ -26,12 +29,15 @@ from django_jobs.store.replay_requests import finish, is_due, keep, move_on, not
 from django_jobs.store.times import read_now
 from django_jobs.worker.chores import Chore
 
+logger = logging.getLogger("django_jobs.operator")
+
 LEASE = timedelta(seconds=60)
 SLICE = 20  # jobs of one turn
 TRIES = 3  # a job that changes between its plan and its replay is looked at again
 BURST = timedelta(seconds=1)  # so much of the pace may be used at once
 BUSY = 1.0  # seconds after which a row that somebody holds is tried again
 LOOK_AT_CANARY = timedelta(seconds=2)
+FAILED = "failed"  # the class of a job whose plan could not be made
 
 
 class RequestedReplay(Replay):
@@ -145,6 +151,12 @@ def replay_one(request: ReplayRequest, job_id: uuid.UUID, *, using: str) -> bool
             continue
         except (ActionRefusedError, JobNotFoundError) as error:
             why = str(error)
+            break
+        except (RowBusyError, DatabaseError, InterfaceError):
+            raise
+        except Exception as error:  # a job whose plan cannot be made must not keep the others waiting
+            logger.exception("Job %s of replay request %s could not be replayed", job_id, request.pk)
+            decision.class_name, why = decision.class_name or FAILED, f"It failed: {type(error).__name__}."
             break
         else:
             return True

@@ -19,6 +19,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following, after_report, is_down, pause_after
 from django_jobs.domain.events import Confirmed, Error, Nacked, Report
 from django_jobs.domain.states import DeliveryOutcome, DeliveryState
+from django_jobs.outbox.answers import told, well_formed
 from django_jobs.outbox.destinations import is_local, known_destinations, make_publisher, routes, subscriber_of
 from django_jobs.outbox.local import deliver
 from django_jobs.outbox.publisher import Publisher
@@ -180,7 +181,9 @@ class Dispatcher:
             if isinstance(error, OperationalError | InterfaceError | InternalError) or len(batch) == 1:
                 self._not_delivered(batch, error)
                 return
-            logger.warning("A batch of %s deliveries failed (%s); trying them one by one", len(batch), error)
+            logger.warning(
+                "A batch of %s deliveries failed (%s); trying them one by one", len(batch), type(error).__name__
+            )
             for item in batch:
                 self._deliver_here([item])
             return
@@ -198,7 +201,7 @@ class Dispatcher:
             with self._guarded():
                 self._release(batch)
             raise error
-        logger.error("A subscriber's job could not be stored", exc_info=error)
+        logger.error("A subscriber's job could not be stored: %s", told(error))
         refusal = Nacked(f"The job could not be stored: {type(error).__name__}.")
         self._unrecorded += [(item, refusal) for item in batch]
         with self._guarded():
@@ -210,14 +213,14 @@ class Dispatcher:
             if name not in self._publishers:
                 self._publishers[name] = make_publisher(name)
             reports = self._publishers[name].publish_batch([item.parcel for item in batch], seconds=seconds)
-        except Exception as error:
-            logger.exception("The publisher of %s failed", name)
+        except Exception as error:  # noqa: BLE001  foreign code must not end the dispatcher
+            logger.error("The publisher of %s failed: %s", name, told(error))
             telemetry.emit("publisher.failed", destination=name, error=type(error).__name__)
             return [Error(f"The publisher failed: {type(error).__name__}.") for _ in batch]
         if len(reports) != len(batch):
             logger.error("The publisher of %s gave %s answers for %s events", name, len(reports), len(batch))
             return [Error("The publisher gave another number of answers than it got events.") for _ in batch]
-        return list(reports)
+        return well_formed(reports)
 
     def _release(self, batch: Sequence[ClaimedDelivery]) -> None:
         settle(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from django_jobs import telemetry
 from django_jobs.domain.effects import (
@@ -36,7 +37,7 @@ from django_jobs.domain.ids import uuid7
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.states import EffectState, SendOutcome
 from django_jobs.exceptions import EffectKeyReusedError, EffectTooLateError, JobCancelled
-from django_jobs.models import EffectAdoption, Send, SideEffect
+from django_jobs.models import CancelRequest, EffectAdoption, Job, Send, SideEffect
 from django_jobs.models import Reconciliation as ReconciliationRow
 from django_jobs.store.completion import lock_for_completion
 from django_jobs.store.effect_rows import (
@@ -107,7 +108,7 @@ def intend(held: Held, intent: Intent, *, sending: bool = True) -> Intended:
         if not decision.may_send:
             _act(effect, sends, decision, held=held, now=now)
         elif sending and mine is None:
-            _refuse_unwanted(sends, intent)
+            _refuse_unwanted(sends, intent, held)
             _refuse_useless(sends, intent, now)
             _send(effect, sends, intent, decision=decision, held=held, now=now)
         if effect.job_id != held.job_id and decision.action is not Action.ADOPT:
@@ -157,9 +158,15 @@ def _decide(facts: EffectFacts, sends: Sequence[Send], held: Held, intent: Inten
     return decide(facts)
 
 
-def _refuse_unwanted(sends: Sequence[Send], intent: Intent) -> None:
-    """Begin nothing for a cancelled job; what may have been applied is still found out, also by the same request."""
-    if intent.cancelled and not any((send.outcome or "open") in UNCLEAR for send in sends):
+def _refuse_unwanted(sends: Sequence[Send], intent: Intent, held: Held) -> None:
+    """Begin nothing for a cancelled job; what may have been applied is still found out, also by the same request.
+
+    The holder hears of a request within a second; this looks for one itself, under the lock that a request needs too.
+    """
+    if any((send.outcome or "open") in UNCLEAR for send in sends):
+        return
+    asked = CancelRequest.objects.filter(job_id=OuterRef("pk"), generation=OuterRef("generation"))
+    if intent.cancelled or Job.objects.using(held.using).filter(Exists(asked), pk=held.job_id).exists():
         msg = f"The effect {intent.name!r} was not sent: somebody asked that the job be cancelled."
         raise JobCancelled(msg)
 

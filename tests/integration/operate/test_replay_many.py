@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from django_jobs import clock
-from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError
+from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError, PayloadError
 from django_jobs.models import Job, OperatorAction, ReplayItem, ReplayRequest
+from django_jobs.operate.action import Plan
+from django_jobs.operate.replay import Replay
 from django_jobs.operate.replay_many import CancelReplay, ReplayMany
 from django_jobs.operate.replay_runner import REPLAYS, replay_one, turn
 from django_jobs.operate.selection import Selection, selection_from, selection_of
@@ -259,6 +261,29 @@ def test_canary_that_succeeds_lets_the_rest_follow() -> None:
     request.refresh_from_db()
     assert request.state == "done"
     assert len(outcomes()) == 4
+
+
+def test_job_whose_plan_cannot_be_made_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told as refused, and the others have their turn; a database that is away is no such failure."""
+    stories = [dead() for _ in range(3)]
+    request = asked()
+    plan = Replay.plan
+
+    def broken(decision: Replay) -> Plan:
+        if decision.job_id == stories[0].job.pk:
+            raise PayloadError("too many effects")
+        return plan(decision)
+
+    monkeypatch.setattr(Replay, "plan", broken)
+    run()
+
+    assert sorted(outcomes().values()) == ["queued", "queued", "refused"]
+    assert outcomes()[stories[0].job.pk] == "refused"
+
+    monkeypatch.setattr(Replay, "plan", lambda decision: (_ for _ in ()).throw(OperationalError("away")))
+    other = dead()
+    with pytest.raises(OperationalError):
+        replay_one(request, other.job.pk, using="default")
 
 
 def test_cancelled_request_stops() -> None:

@@ -113,13 +113,13 @@ def test_cancel_after_a_send_is_left_to_a_human(declare: Declare, table: Table, 
     def work(context: JobContext) -> None:
         with contextlib.suppress(EffectUncertain):
             context.effect("charge", charge, answer=answer)
+        decided(the_job())
         running[0].cancel_requested = True
         _complete(context)
 
     running: list[RunningAttempt] = []
     declare(lambda context: work(context), takes_context=True).enqueue()
     running.append(take())
-    decided(the_job())
     with Told() as told:
         run(*running)
 

@@ -1,0 +1,38 @@
+"""What publishers give back and what they raise, before it is believed, stored or logged: it is foreign code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django_jobs.conf import get_settings
+from django_jobs.domain.errors import describe
+from django_jobs.domain.events import Confirmed, Error, Nacked, Report, Returned, Timeout
+from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
+
+REPORTS = (Confirmed, Returned, Nacked, Timeout, Error)
+STATUSES = range(1000)
+
+
+def well_formed(reports: Sequence[object]) -> list[Report]:
+    """Replace what is no report: one that cannot be stored would keep every other answer from being recorded."""
+    return [_checked(report) for report in reports]
+
+
+def _checked(report: object) -> Report:
+    if type(report) not in REPORTS:
+        return Error(f"The publisher gave a {type(report).__name__}, which is no report.")
+    text = report.receipt if isinstance(report, Confirmed) else getattr(report, "reason", None)
+    status = getattr(report, "status", None)
+    if not isinstance(text, str):
+        return Error(f"The publisher gave a {type(report).__name__} with a {type(text).__name__} as its text.")
+    if status is not None and (isinstance(status, bool) or not isinstance(status, int) or status not in STATUSES):
+        return Error(f"The publisher gave a {type(report).__name__} with a status that is none.")
+    return report  # type: ignore[return-value]
+
+
+def told(error: BaseException) -> str:
+    """Return an error's type, message and traceback with secrets masked: it may quote rows, headers and addresses."""
+    rules = get_settings()
+    mask = Redactor(DEFAULT_NAMES | set(rules.redact))
+    record = describe(error, redact=mask.text, limit=rules.error_max_bytes)
+    return f"{record.type}: {record.message}\n{record.traceback}"
