@@ -16,7 +16,6 @@ from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.outbox.wake import listen
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.failures import failures
-from django_jobs.worker.outage import outage
 from django_jobs.worker.watch import watch
 
 logger = logging.getLogger("django_jobs.worker")
@@ -96,8 +95,8 @@ class Dispatching:
             now = clock.boot_seconds()
             self._failed_since = self._failed_since or now
             return min(PAUSES[0] + (now - self._failed_since) / 4, PAUSES[1])
+        # That an outage is over is said by those who write all the time: a locked SQLite still answers reads.
         self._failed_since = 0.0
-        outage.answered()
         reset_queries()  # with DEBUG, Django keeps them
         longest = self._config.poll * (0.9 + random.random() / 10)  # noqa: S311  spreads load, guards nothing
         return longest if due is None else min(longest, due)
