@@ -16,9 +16,9 @@ from django_jobs.admin.filters import AgeFilter, chosen
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import badge, link, one_line, plain, table, two_lines, when
 from django_jobs.domain.states import EffectState
+from django_jobs.masking import redactor
 from django_jobs.models import Compensation, EffectAdoption, Job, OperatorAction, Reconciliation, Send, SideEffect
 from django_jobs.operate.explain_effects import answer, found, state_of
-from django_jobs.operate.history import redactor
 
 UNCLEAR = (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS)
 

@@ -23,10 +23,11 @@ from django_jobs.admin.finding import JOB_HELP, jobs_named
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import badge, link, one_line, pairs, plain, table, two_lines, when
 from django_jobs.domain.states import JobState
+from django_jobs.masking import redactor
 from django_jobs.models import Attempt, DeadLetter, IdempotencyKey, Job, SideEffect
 from django_jobs.operate.explain import told
 from django_jobs.operate.explain_effects import state_of
-from django_jobs.operate.history import JobHistory, history_of, redactor, row_as_dict
+from django_jobs.operate.history import JobHistory, history_of, row_as_dict
 from django_jobs.operate.timeline import timeline
 from django_jobs.operate.wording import LOSS, counted
 

@@ -18,8 +18,9 @@ from django.utils.safestring import SafeString
 from django_jobs.admin.bounded import LONGEST, TooBroadError, bounded
 from django_jobs.admin.paging import BoundedCount, KeysetChangeList
 from django_jobs.admin.showing import one_line, pairs
+from django_jobs.masking import redactor
 from django_jobs.models import Job
-from django_jobs.operate.history import redactor, row_as_dict
+from django_jobs.operate.history import row_as_dict
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]

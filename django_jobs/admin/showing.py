@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from django_jobs import clock
-from django_jobs.operate.history import redactor
+from django_jobs.masking import redactor
 from django_jobs.operate.wording import instant, relative, visible
 
 SHORT = 60

@@ -25,11 +25,9 @@ from django_jobs.domain.effects import (
     Unknown,
     Verdict,
 )
-from django_jobs.domain.errors import describe
 from django_jobs.domain.identity import canonical, check_key, check_name, request_digest
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.lease import call_time
-from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
 from django_jobs.domain.retry import RetryPolicy, backoff, wish_within
 from django_jobs.domain.states import EffectState
 from django_jobs.effects.adapter import NAME_LIMIT, Operation, resolve
@@ -47,6 +45,7 @@ from django_jobs.exceptions import (
     RateLimited,
     TransientError,
 )
+from django_jobs.masking import described, redactor
 from django_jobs.store import Claimed, Held
 from django_jobs.store.effect_rows import Intent, OnAmbiguous
 from django_jobs.store.effects import Intended, Recorded, answered, intend, record
@@ -269,7 +268,7 @@ class Performance:
         outcome = replace(outcome, status=_status(outcome.status))
         if isinstance(outcome, Confirmed):
             return replace(outcome, replayed=bool(outcome.replayed), provider_ref=str(outcome.provider_ref))
-        reason = _redactor().text(str(outcome.reason))
+        reason = redactor().text(str(outcome.reason))
         return replace(outcome, reason=reason)
 
     def _after(self, outcome: Outcome, recorded: Recorded) -> Confirmed:
@@ -357,7 +356,7 @@ def _evidence(details: object) -> dict[str, Any]:
     """Redact what a provider told; details that are no mapping must not cost the verdict that they came with."""
     if not isinstance(details, Mapping):
         return {"not_stored": f"{type(details).__name__} instead of a mapping"}
-    masked: dict[str, Any] = _redactor().value(dict(details))
+    masked: dict[str, Any] = redactor().value(dict(details))
     return masked
 
 
@@ -370,10 +369,6 @@ def _positive(wish: object) -> timedelta | None:
     return max(wish, ZERO) if isinstance(wish, timedelta) else None
 
 
-def _redactor() -> Redactor:
-    return Redactor(names=DEFAULT_NAMES | frozenset(get_settings().redact))
-
-
 def _described(error: BaseException) -> str:
-    found = describe(error, redact=_redactor().text, limit=get_settings().error_max_bytes)
+    found = described(error)
     return f"{found.type}: {found.message}"

@@ -8,12 +8,13 @@ from datetime import timedelta
 
 from django_jobs.domain.canonical import canonical
 from django_jobs.domain.states import AttemptOutcome, JobState
+from django_jobs.masking import redactor
 from django_jobs.models import Job
 from django_jobs.operate.cancel_requests import cancel_lines
 from django_jobs.operate.explain_attempts import attempt_lines
 from django_jobs.operate.explain_effects import effect_lines
 from django_jobs.operate.explain_next import next_lines
-from django_jobs.operate.history import JobHistory, history_of, redactor, shown_json
+from django_jobs.operate.history import JobHistory, history_of, shown_json
 from django_jobs.operate.replay_plan import OnReplay, ReplayPlan, plan_replay
 from django_jobs.operate.wording import duration, instant
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from django_jobs.domain.redaction import Redactor
 from django_jobs.domain.states import Alone, AttemptOutcome, LossCause
+from django_jobs.masking import redactor
 from django_jobs.models import Attempt
-from django_jobs.operate.history import JobHistory, redactor
+from django_jobs.operate.history import JobHistory
 from django_jobs.operate.wording import LOSS, counted, duration, exit_text, instant
 
 _FIRST, _LAST = 3, 15

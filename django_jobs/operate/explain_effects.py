@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from django_jobs.domain.redaction import Redactor
 from django_jobs.domain.states import CompensationOutcome, EffectState, SendOutcome
+from django_jobs.masking import redactor
 from django_jobs.models import Compensation, Reconciliation, Send, SideEffect
-from django_jobs.operate.history import EffectHistory, JobHistory, redactor
+from django_jobs.operate.history import EffectHistory, JobHistory
 from django_jobs.operate.wording import instant
 
 _NOT_COMPARED = (

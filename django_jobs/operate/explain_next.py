@@ -9,8 +9,9 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import is_aside, kind_in
 from django_jobs.domain.states import AttemptOutcome, JobState, PauseKind
+from django_jobs.masking import redactor
 from django_jobs.models import Job, OperatorAction, Worker
-from django_jobs.operate.history import JobHistory, redactor
+from django_jobs.operate.history import JobHistory
 from django_jobs.operate.wording import LOSS, dead_reason, instant, relative
 from django_jobs.store.limits import limits_of
 from django_jobs.store.pauses import pauses

@@ -8,15 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from django.db.models import Model
 
-from django_jobs.conf import get_settings
 from django_jobs.domain.compensation import COMPENSATION_TYPE
-from django_jobs.domain.redaction import DEFAULT_NAMES, MASK, Redactor
+from django_jobs.domain.redaction import MASK, Redactor
 from django_jobs.domain.states import CompensationOutcome
+from django_jobs.masking import redactor
 from django_jobs.models import (
     Attempt,
     CancelRequest,
@@ -160,16 +159,6 @@ def _by_effect(rows: Iterable[Any]) -> dict[uuid.UUID, list[Any]]:
     for row in rows:
         grouped[row.effect_id].append(row)
     return grouped
-
-
-def redactor() -> Redactor:
-    """Return what masks secrets in everything that is shown: the built-in names and those of the settings."""
-    return _redactor(get_settings().redact)
-
-
-@cache
-def _redactor(more: tuple[str, ...]) -> Redactor:
-    return Redactor(DEFAULT_NAMES | set(more))
 
 
 def shown_json(text: str | None, mask: Redactor) -> Any:

@@ -10,10 +10,11 @@ from django.db.models import Q
 
 from django_jobs.domain.redaction import Redactor
 from django_jobs.domain.states import AttemptOutcome
+from django_jobs.masking import redactor
 from django_jobs.models import Attempt, Compensation, InboxMessage, OperatorAction, OutboxEvent
 from django_jobs.operate.explain_attempts import ending
 from django_jobs.operate.explain_effects import answer, asker, found, named
-from django_jobs.operate.history import EffectHistory, JobHistory, redactor
+from django_jobs.operate.history import EffectHistory, JobHistory
 from django_jobs.operate.wording import counted, exit_text, instant
 
 FIRST, LAST = 5, 45

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_jobs.conf import get_settings
-from django_jobs.domain.errors import describe
 from django_jobs.domain.events import Confirmed, Error, Nacked, Report, Returned, Timeout
-from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
+from django_jobs.masking import described
 
 REPORTS = (Confirmed, Returned, Nacked, Timeout, Error)
 STATUSES = range(1000)
@@ -32,7 +30,5 @@ def _checked(report: object) -> Report:
 
 def told(error: BaseException) -> str:
     """Return an error's type, message and traceback with secrets masked: it may quote rows, headers and addresses."""
-    rules = get_settings()
-    mask = Redactor(DEFAULT_NAMES | set(rules.redact))
-    record = describe(error, redact=mask.text, limit=rules.error_max_bytes)
+    record = described(error)
     return f"{record.type}: {record.message}\n{record.traceback}"

@@ -15,6 +15,7 @@ from django_jobs.domain.errors import describe
 from django_jobs.domain.identity import fingerprint
 from django_jobs.enqueue.inside import InsideJob, current
 from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
+from django_jobs.masking import described
 from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import note_refusal, succeed
 from django_jobs.worker.attempt import RunningAttempt
@@ -22,7 +23,7 @@ from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
-from django_jobs.worker.finish import described, record_error, record_failure, record_success
+from django_jobs.worker.finish import record_error, record_failure, record_success
 from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 

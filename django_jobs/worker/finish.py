@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +10,8 @@ from typing import TypeVar
 
 from django.db import transaction
 
-from django_jobs.conf import get_settings
-from django_jobs.domain.errors import ErrorRecord, classify, describe, wish
+from django_jobs.domain.errors import ErrorRecord, classify, wish
 from django_jobs.domain.poison import cleared
-from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
 from django_jobs.domain.retry import (
     DeadLetter,
     after_failure,
@@ -34,6 +31,7 @@ from django_jobs.exceptions import (
     LeaseLostError,
     Snooze,
 )
+from django_jobs.masking import described
 from django_jobs.store import Failure, cancel_running, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.store.effects import recheck_adopted
@@ -98,21 +96,6 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
 
     settled(attempt, action)
     tell_end(attempt, SUCCEEDED)
-
-
-@functools.cache
-def _redactor_of(names: frozenset[str]) -> Redactor:
-    return Redactor(names=names)
-
-
-def redactor() -> Redactor:
-    """Return what masks secrets in texts that are stored."""
-    return _redactor_of(DEFAULT_NAMES | frozenset(get_settings().redact))
-
-
-def described(error: BaseException) -> ErrorRecord:
-    """Return what is stored about an error."""
-    return describe(error, redact=redactor().text, limit=get_settings().error_max_bytes)
 
 
 def ran_past(lease: timedelta) -> HardTimeoutError:

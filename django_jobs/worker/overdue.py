@@ -12,12 +12,13 @@ from django_jobs.domain.lease import LeaseTerms
 from django_jobs.domain.retry import DeadLetter, RetryPolicy, after_failure, count_failure
 from django_jobs.domain.states import ErrorClass
 from django_jobs.exceptions import LeaseLostError
+from django_jobs.masking import described
 from django_jobs.store import Abandoned, Failure, dead_letter, fail
 from django_jobs.worker.alerts import Alert, tell_of_dead_letter
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.connection import bounded
 from django_jobs.worker.ends import DEAD, RETRY, tell_end_of_gone
-from django_jobs.worker.finish import described, ran_past
+from django_jobs.worker.finish import ran_past
 from django_jobs.worker.rescue import PATIENCE
 
 logger = logging.getLogger("django_jobs.worker")
