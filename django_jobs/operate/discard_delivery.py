@@ -9,25 +9,16 @@ from typing import Any
 from django_jobs.domain.states import DeliveryState
 from django_jobs.exceptions import ActionChangedError
 from django_jobs.models import Delivery
-from django_jobs.operate.action import Acknowledgement, Decision, Operator, Plan, Target
-from django_jobs.operate.delivery_lookup import behind_text, find_delivery, held_back_by
+from django_jobs.operate.action import Acknowledgement, Operator, Plan
+from django_jobs.operate.delivery_decision import DeliveryDecision
+from django_jobs.operate.delivery_lookup import behind_text, held_back_by
 from django_jobs.store.redispatching import discard_delivery
 
 
-class DiscardDelivery(Decision):
-    """Settle one dead delivery as not to be delivered; what waits behind it goes on.
-
-    Args:
-        delivery_id: The delivery.
-        using: The database.
-    """
+class DiscardDelivery(DeliveryDecision):
+    """Settle one dead delivery as not to be delivered; what waits behind it goes on."""
 
     name = "discard_delivery"
-    permission = "redispatch_outboxevent"
-
-    def __init__(self, delivery_id: uuid.UUID, *, using: str) -> None:
-        super().__init__(using=using)
-        self.delivery_id = delivery_id
 
     def lock(self) -> None:
         """Lock the delivery."""
@@ -40,7 +31,7 @@ class DiscardDelivery(Decision):
         Raises:
             DeliveryNotFoundError: There is no such delivery.
         """
-        delivery = find_delivery(self.delivery_id, using=self.using)
+        delivery = self.delivery()
         dead = delivery.state == DeliveryState.DEAD_LETTERED
         behind = held_back_by(delivery, using=self.using) if dead else 0
         return Plan(
@@ -58,23 +49,13 @@ class DiscardDelivery(Decision):
             acknowledge=(_NEVER,) if dead else (),
         )
 
-    def target(self) -> Target:
-        """Return the delivery as it is before the decision."""
-        delivery = find_delivery(self.delivery_id, using=self.using)
-        return Target(
-            event_id=delivery.event_id,
-            delivery_id=delivery.pk,
-            from_state=delivery.state,
-            from_revision=delivery.revision,
-        )
-
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
         """Discard it, and let the next of its key go.
 
         Raises:
             ActionChangedError: It is not dead any more.
         """
-        delivery = find_delivery(self.delivery_id, using=self.using)
+        delivery = self.delivery()
         if not discard_delivery(delivery.pk, revision=delivery.revision, using=self.using):
             msg = "This delivery changed since you looked; nothing was done."
             raise ActionChangedError(msg)

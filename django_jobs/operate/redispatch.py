@@ -8,31 +8,22 @@ from typing import Any
 
 from django_jobs.domain.states import DeliveryState
 from django_jobs.models import Delivery, OutboxEvent
-from django_jobs.operate.action import Acknowledgement, Decision, Operator, Plan, Target
-from django_jobs.operate.delivery_lookup import behind_text, find_delivery, find_event, held_back_by
+from django_jobs.operate.action import Acknowledgement, Operator, Plan
+from django_jobs.operate.delivery_decision import DeliveryDecision
+from django_jobs.operate.delivery_lookup import behind_text, find_event, held_back_by
 from django_jobs.store.redispatching import send_again
 
 _ON_ITS_WAY = (DeliveryState.WAITING, DeliveryState.PENDING, DeliveryState.CLAIMED)
 
 
-class Redispatch(Decision):
-    """Dispatch the event of one settled or dead delivery again, to the same destination.
-
-    Args:
-        delivery_id: The delivery.
-        using: The database.
-    """
+class Redispatch(DeliveryDecision):
+    """Dispatch the event of one settled or dead delivery again, to the same destination."""
 
     name = "redispatch"
-    permission = "redispatch_outboxevent"
-
-    def __init__(self, delivery_id: uuid.UUID, *, using: str) -> None:
-        super().__init__(using=using)
-        self.delivery_id = delivery_id
 
     def lock(self) -> None:
         """Lock the event, so that two redispatches follow each other, then its deliveries."""
-        delivery = find_delivery(self.delivery_id, using=self.using)
+        delivery = self.delivery()
         events = OutboxEvent.objects.using(self.using).filter(pk=delivery.event_id)
         list(events.select_for_update(no_key=True).values_list("pk"))
         list(self._all(delivery).order_by("id").select_for_update(no_key=True).values_list("pk"))
@@ -46,7 +37,7 @@ class Redispatch(Decision):
         Raises:
             DeliveryNotFoundError: There is no such delivery, or its event is gone.
         """
-        delivery = find_delivery(self.delivery_id, using=self.using)
+        delivery = self.delivery()
         event = find_event(delivery.event_id, using=self.using)
         rows = list(self._all(delivery).order_by("redispatch"))
         refused = _refused(event, rows)
@@ -76,19 +67,9 @@ class Redispatch(Decision):
                 else (f"{stays}; discard it when this one has arrived.")
             )
 
-    def target(self) -> Target:
-        """Return the delivery as it is before the decision."""
-        delivery = find_delivery(self.delivery_id, using=self.using)
-        return Target(
-            event_id=delivery.event_id,
-            delivery_id=delivery.pk,
-            from_state=delivery.state,
-            from_revision=delivery.revision,
-        )
-
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
         """Insert the new delivery."""
-        delivery = find_delivery(self.delivery_id, using=self.using)
+        delivery = self.delivery()
         event = find_event(delivery.event_id, using=self.using)
         (made,) = send_again(event, [delivery.destination], using=self.using)
         said = (
