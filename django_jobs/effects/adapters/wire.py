@@ -15,7 +15,7 @@ from typing import Any
 import httpcore
 import httpx
 
-WRITE_CHUNK = 16 * 1024
+from django_jobs.deadline import DeadlineStream
 
 
 class Wire:
@@ -94,39 +94,5 @@ class _Backend(httpcore.NetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
             else:
-                return _Stream(stream, self._wire)
+                return DeadlineStream(stream, self._wire)
         raise failure
-
-
-class _Stream(httpcore.NetworkStream):
-    def __init__(self, stream: httpcore.NetworkStream, wire: Wire) -> None:
-        self._stream = stream
-        self._wire = wire
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        left = self._wire.left(timeout)
-        if left <= 0:
-            raise httpcore.ReadTimeout("no time left to read")
-        return self._stream.read(max_bytes, timeout=left)
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for start in range(0, len(buffer), WRITE_CHUNK):
-            left = self._wire.left(timeout)
-            if left <= 0:
-                raise httpcore.WriteTimeout("no time left to write")
-            self._wire.touched = True
-            self._stream.write(buffer[start : start + WRITE_CHUNK], timeout=left)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        left = self._wire.left(timeout)
-        if left <= 0:
-            raise httpcore.ConnectTimeout("no time left for TLS")
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, timeout=left), self._wire)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)

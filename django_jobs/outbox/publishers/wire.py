@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import httpcore
 
+from django_jobs.deadline import DeadlineStream
 from django_jobs.outbox.publishers.addresses import Target, is_public
 
 ANSWER_LIMIT = 64 * 1024  # bytes of a body that are read
@@ -160,48 +161,5 @@ class _Backend(httpcore.NetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
             else:
-                return _Stream(stream, self._line)
+                return DeadlineStream(stream, self._line)
         raise failure or httpcore.ConnectError("the name has no address")
-
-
-class _Stream(httpcore.NetworkStream):
-    def __init__(self, stream: httpcore.NetworkStream, line: Line) -> None:
-        self._stream = stream
-        self._line = line
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        left = self._line.left(timeout)
-        if left <= 0:
-            raise httpcore.ReadTimeout("no time left to read")
-        return self._stream.read(max_bytes, timeout=left)
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Write piece by piece: the client's own loop would begin its time anew with each piece."""
-        plain: socket.socket = self._stream.get_extra_info("socket")
-        rest = memoryview(buffer)
-        while rest:
-            left = self._line.left(timeout)
-            if left <= 0:
-                raise httpcore.WriteTimeout("no time left to write")
-            self._line.touched = True
-            try:
-                plain.settimeout(left)
-                rest = rest[plain.send(rest) :]
-            except TimeoutError:
-                raise httpcore.WriteTimeout("no time left to write") from None
-            except OSError as error:
-                raise httpcore.WriteError(str(error)) from error
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        left = self._line.left(timeout)
-        if left <= 0:
-            raise httpcore.ConnectTimeout("no time left for TLS")
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, timeout=left), self._line)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
