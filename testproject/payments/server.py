@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import socket
-import socketserver
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from testproject.listening import LocalServer, serve
 from testproject.payments.desk import Desk
 from testproject.payments.faults import ForgottenError
 from testproject.payments.ledger import Ledger
@@ -32,26 +29,12 @@ LONG_POLL_SECONDS = 5.0
 IDLE_SECONDS = 60
 
 
-class Server(ThreadingHTTPServer):
-    """One thread per connection; threads never keep the process alive."""
-
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
+class Server(LocalServer):
+    """The provider: a desk behind HTTP."""
 
     def __init__(self, *, port: int, desk: Desk) -> None:
         self.desk = desk
-        super().__init__(("127.0.0.1", port), Handler)
-
-    def server_bind(self) -> None:
-        """Bind without the reverse DNS lookup that HTTPServer makes here, which can stall for seconds."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
-
-    @property
-    def url(self) -> str:
-        """The base URL, with the port that the system gave."""
-        return f"http://127.0.0.1:{self.server_port}"
+        super().__init__(Handler, port=port)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -163,19 +146,7 @@ def main(argv: list[str] | None = None) -> int:
     """Serve until told to stop; return the exit status."""
     options = _parse(argv)
     desk = Desk(Ledger(options.ledger))
-    server = Server(port=options.port, desk=desk)
-
-    def stop(*_: object) -> None:
-        # shutdown() waits for the serving loop, which this thread may be running.
-        threading.Thread(target=server.shutdown, daemon=True).start()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    if options.stop_with_stdin:
-        threading.Thread(target=_wait_for_end_of_stdin, args=(stop,), daemon=True).start()
-    print(f"listening on {server.url}", flush=True)
-    server.serve_forever(poll_interval=0.05)
-    server.server_close()
+    serve(Server(port=options.port, desk=desk), stop_with_stdin=options.stop_with_stdin)
     desk.stop()
     return 0
 
@@ -186,13 +157,6 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--ledger", type=Path, required=True, help="SQLite file that outlives the process")
     parser.add_argument("--stop-with-stdin", action="store_true", help="stop at the end of standard input")
     return parser.parse_args(argv)
-
-
-def _wait_for_end_of_stdin(stop: Callable[[], None]) -> None:
-    # os.read, not sys.stdin: a reader that blocks in sys.stdin holds its lock against the end of the interpreter.
-    while os.read(0, 1024):
-        continue
-    stop()
 
 
 if __name__ == "__main__":

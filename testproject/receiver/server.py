@@ -14,16 +14,16 @@ import base64
 import hashlib
 import hmac
 import json
-import os
-import signal
 import socket
 import sys
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from testproject.listening import LocalServer, serve
 
 BODY_LIMIT = 256 * 1024
 TOLERANCE = 300  # seconds
@@ -64,22 +64,13 @@ class Book:
             return {"log": list(self.log), "taken": {key: json.loads(body) for key, body in self.taken.items()}}
 
 
-class Server(ThreadingHTTPServer):
-    """One thread per connection; threads never keep the process alive."""
-
-    daemon_threads = True
-    block_on_close = False
+class Server(LocalServer):
+    """The partner: a book behind HTTP, and the key that senders sign with."""
 
     def __init__(self, *, port: int, secret: str, book: Book) -> None:
         self.key = base64.b64decode(secret.removeprefix("whsec_"))
         self.book = book
-        super().__init__(("127.0.0.1", port), Handler)
-
-    def server_bind(self) -> None:
-        """Bind without the reverse DNS lookup that HTTPServer makes here, which can stall for seconds."""
-        socket.socket.bind(self.socket, self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = "127.0.0.1", self.server_address[1]
+        super().__init__(Handler, port=port)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -161,24 +152,8 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     book = Book(faults=options.faults.split(",") if options.faults else [], late_seconds=options.late_seconds)
     server = Server(port=options.port, secret=options.secret, book=book)
-
-    def stop(*_: object) -> None:
-        threading.Thread(target=server.shutdown, daemon=True).start()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    if options.stop_with_stdin:
-        threading.Thread(target=_wait_for_end_of_stdin, args=(stop,), daemon=True).start()
-    print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever(poll_interval=0.05)
-    server.server_close()
+    serve(server, stop_with_stdin=options.stop_with_stdin)
     return 0
-
-
-def _wait_for_end_of_stdin(stop: Any) -> None:
-    while os.read(0, 1024):
-        continue
-    stop()
 
 
 if __name__ == "__main__":
