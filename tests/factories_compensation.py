@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import factory
 from factory.django import DjangoModelFactory
@@ -11,9 +10,10 @@ from factory.django import DjangoModelFactory
 from django_jobs import clock
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import Compensation
-from django_jobs.operate.action import Done, Operator
+from django_jobs.operate.action import Done
 from django_jobs.operate.compensate import Compensate
 from tests.factories import SideEffectFactory, at
+from tests.factories_decisions import decided
 
 
 class CompensationFactory(DjangoModelFactory):
@@ -36,13 +36,6 @@ class CompensationFactory(DjangoModelFactory):
     created_at = at(seconds=2)
 
 
-def operator(**changes: Any) -> Operator:
-    """Ada, who decides for billing."""
-    values = {"actor": "ada", "owner": "billing", "reason": "the customer gave it back", "reason_code": "other"}
-    return Operator(**{**values, **changes})
-
-
 def compensate(effect_id: uuid.UUID, *, by_hand: bool = False) -> Done:
     """Look, acknowledge and act at once."""
-    decision = Compensate(effect_id, using="default", by_hand=by_hand)
-    return decision.submit(operator(), digest=decision.plan().digest)
+    return decided(Compensate(effect_id, using="default", by_hand=by_hand))

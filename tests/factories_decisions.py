@@ -11,7 +11,7 @@ from factory.django import DjangoModelFactory
 
 from django_jobs import clock
 from django_jobs.domain.ids import uuid7
-from django_jobs.models import Compensation, OperatorAction, ReplayRequest
+from django_jobs.models import OperatorAction, ReplayRequest
 from django_jobs.operate.action import Decision, Done, Operator
 from tests.factories import at
 
@@ -59,24 +59,6 @@ class OperatorActionFactory(DjangoModelFactory):
     reason_code = "other"
     reason = "checked with the customer"
     created_at = at(seconds=1)
-
-
-class CompensationFactory(DjangoModelFactory):
-    """A compensation of the effect that is given; ``open`` without a trait."""
-
-    class Meta:
-        model = Compensation
-
-    class Params:
-        now = factory.LazyFunction(clock.now)
-        succeeded = factory.Trait(outcome="succeeded", closed_at=at(seconds=1))
-        void = factory.Trait(outcome="void", closed_at=at(seconds=1))
-
-    id = factory.LazyFunction(uuid7)
-    original_job_id = factory.SelfAttribute("effect.job_id")
-    job_id = factory.LazyFunction(uuid7)
-    action_id = factory.LazyFunction(uuid7)
-    created_at = at(seconds=2)
 
 
 class ReplayRequestFactory(DjangoModelFactory):

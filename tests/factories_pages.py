@@ -45,71 +45,9 @@ from tests.factories import (
     at,
 )
 from tests.factories_decisions import OperatorActionFactory, ReplayRequestFactory
+from tests.factories_outbox import DeliveryAttemptFactory, DeliveryFactory, OutboxEventFactory
 
 DIGEST = fingerprint("{}")
-
-
-class EventFactory(DjangoModelFactory):
-    """An event that nobody ordered, routed to one destination."""
-
-    class Meta:
-        model = OutboxEvent
-
-    class Params:
-        now = factory.LazyFunction(clock.now)
-
-    id = factory.LazyFunction(uuid7)
-    type = "shop.order.paid"
-    version = 1
-    source = "shop"
-    subject = "order:1"
-    data = '{"order_id": 1}'
-    data_digest = DIGEST
-    routed_count = 1
-    created_at = at(seconds=9)
-
-
-class DeliveryFactory(DjangoModelFactory):
-    """A delivery that is due, with a trait per other state."""
-
-    class Meta:
-        model = Delivery
-
-    class Params:
-        now = factory.LazyFunction(clock.now)
-        published = factory.Trait(state="published", available_at=None, published_at=at(seconds=3), receipt="201")
-        dead_lettered = factory.Trait(
-            state="dead_lettered", available_at=None, dead_at=at(seconds=3), dead_reason="refused"
-        )
-
-    id = factory.LazyFunction(uuid7)
-    event = factory.SubFactory(EventFactory)
-    destination = "billing"
-    state = "pending"
-    fence = 1
-    available_at = at(seconds=2)
-    last_error = "503 from the receiver"
-    created_at = at(seconds=8)
-
-
-class DeliveryAttemptFactory(DjangoModelFactory):
-    """A try that the destination did not answer."""
-
-    class Meta:
-        model = DeliveryAttempt
-
-    class Params:
-        now = factory.LazyFunction(clock.now)
-
-    id = factory.LazyFunction(uuid7)
-    delivery = factory.SubFactory(DeliveryFactory)
-    number = 1
-    worker_id = factory.LazyFunction(uuid7)
-    started_at = at(seconds=7)
-    finished_at = at(seconds=6)
-    outcome = "error"
-    status = 503
-    detail = "the receiver was not reached"
 
 
 class InboxMessageFactory(DjangoModelFactory):
@@ -177,8 +115,8 @@ def one_of_each() -> dict[type[models.Model], Any]:
     effect = SideEffectFactory(job=job, ambiguous=True, needs_review=True, review_reason="nobody knows")
     send = SendFactory(effect=effect, job=job, attempt=attempt, unknown=True, reason="time-out")
     asked = Reconciliation.objects.create(effect=effect, created_at=clock.now(), verdict="unavailable")
-    event = EventFactory(job_id=job.pk, fence=1)
-    delivery = DeliveryFactory(event=event, dead_lettered=True)
+    event = OutboxEventFactory(job_id=job.pk, fence=1, subject="order:1", routed_count=1)
+    delivery = DeliveryFactory(event=event, dead_lettered=True, attempts=False)
     request = ReplayRequestFactory(running=True, total=2)
     return {
         Job: job,
@@ -189,7 +127,7 @@ def one_of_each() -> dict[type[models.Model], Any]:
         Reconciliation: asked,
         OutboxEvent: event,
         Delivery: delivery,
-        DeliveryAttempt: DeliveryAttemptFactory(delivery=delivery),
+        DeliveryAttempt: DeliveryAttemptFactory(delivery=delivery, outcome="error", status=503, detail="not reached"),
         InboxMessage: InboxMessageFactory(job_id=job.pk),
         Quarantine: QuarantineFactory(),
         Worker: WorkerFactory(),

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,6 +17,7 @@ import pytest
 
 from testproject.demo.plan import Fault
 from testproject.demo.process_table import Process, processes
+from tests.acceptance.workers import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO_SECONDS = 180  # what a run may take
@@ -154,10 +154,8 @@ def test_demo_leaves_no_process_behind(start_demo: StartDemo, number: signal.Sig
 
     assert kinds == set(STRAY), former
     assert demo.returncode == status, errors
-    deadline = time.monotonic() + 20
-    while (left := still_alive(former)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == []
+    wait_for(lambda: not still_alive(former), seconds=20, what=f"the end of {still_alive(former)}")
+    assert still_alive(former) == []
 
 
 @pytest.mark.sqlite

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tests.model.found import Found
+
 FIRST, SECOND = 0, 1
 
 
@@ -60,15 +62,6 @@ class World(NamedTuple):
 
 
 Step = tuple[str, World]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search found: a problem (empty: none) with the shortest way to it."""
-
-    problem: str
-    trace: tuple[str, ...]
-    worlds: int
 
 
 class Search:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from tests.model.found import Found
+
 WAITING, PENDING, CLAIMED, DONE, DEAD, GONE = "waiting", "pending", "claimed", "done", "dead", "gone"
 NOBODY = -1
 
@@ -75,15 +77,6 @@ class Step(NamedTuple):
     told: str
     world: World
     fault: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search found: a problem (empty: none) with the shortest way to it."""
-
-    problem: str
-    trace: tuple[str, ...]
-    worlds: int
 
 
 class Search:

@@ -11,7 +11,8 @@ from django.test import Client
 from django_jobs.admin.decisions import OFFERS
 from django_jobs.models import Delivery, Job, OperatorAction, ReplayRequest, SideEffect
 from tests.factories import JobFactory, SendFactory, SideEffectFactory
-from tests.factories_pages import DeliveryFactory, one_of_each, person
+from tests.factories_outbox import DeliveryFactory
+from tests.factories_pages import one_of_each, person
 from tests.integration.admin.conftest import address
 from tests.integration.admin.test_deciding import boxes, filled
 

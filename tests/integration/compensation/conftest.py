@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from django_jobs.domain.ids import uuid7
 from django_jobs.models import Job
-from django_jobs.worker.claiming import Claimer
-from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.execute import execute
 from tests.integration.compensation import trips
+from tests.integration.worker.conftest import claimer
 
 RunNext = Callable[[], Job]
 Booked = Callable[..., uuid.UUID]
@@ -29,20 +27,9 @@ def agency() -> Iterator[trips.Agency]:
 @pytest.fixture
 def run_next(transactional_db: None) -> RunNext:
     """Claim the next due job, execute it in this thread, and return it as it then is."""
-    config = WorkerConfig(
-        worker_id=str(uuid7()),
-        name="test",
-        database="default",
-        queues=(),
-        threads=1,
-        processes=1,
-        grace=30.0,
-        poll=1.0,
-    )
-    claimer = Claimer(config)
 
     def run() -> Job:
-        (attempt,) = claimer.take(1, 0)
+        (attempt,) = claimer().take(1, 0)
         execute(attempt)
         return Job.objects.get(pk=attempt.job_id)
 

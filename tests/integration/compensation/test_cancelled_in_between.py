@@ -7,27 +7,16 @@ from datetime import timedelta
 
 import pytest
 
-from django_jobs.domain.ids import uuid7
 from django_jobs.models import CancelRequest, Job
 from django_jobs.operate.cancel import Cancel
 from django_jobs.store import endings
-from django_jobs.worker.attempt import RunningAttempt
-from django_jobs.worker.claiming import Claimer
-from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.execute import execute
 from tests.factories_decisions import decided
 from tests.integration.compensation import trips
+from tests.integration.worker.conftest import claimer
 from tests.scenes import BUDGET, failure
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def take() -> list[RunningAttempt]:
-    """Claim what is due, as another worker does."""
-    config = WorkerConfig(
-        worker_id=str(uuid7()), name="test", database="default", queues=(), threads=1, processes=1, grace=30.0, poll=1.0
-    )
-    return Claimer(config).take(1, 0)
 
 
 def test_attempt_between_an_end_and_the_look_for_requests_sends_nothing(
@@ -35,13 +24,13 @@ def test_attempt_between_an_end_and_the_look_for_requests_sends_nothing(
 ) -> None:
     """The first attempt fails, another worker claims before the request is heeded, and books no hotel all the same."""
     trips.book.enqueue(city="Oslo", steps=["hotel"], dies=False)
-    (first,) = take()
+    (first,) = claimer().take(1, 0)
     decided(Cancel(first.job_id, using="default"))
     heed: Callable[..., object] = endings.heed_request
     numbers: list[int] = []
 
     def late(job_id: object, *, using: str) -> object:
-        for attempt in take():
+        for attempt in claimer().take(1, 0):
             numbers.append(attempt.number)
             execute(attempt)
         return heed(job_id, using=using)

@@ -17,7 +17,8 @@ from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.discard import Discard
 from django_jobs.operate.replay import Replay
 from django_jobs.operate.verify import verify
-from tests.factories_compensation import compensate, operator
+from tests.factories_compensation import compensate
+from tests.factories_decisions import operator
 from tests.integration.compensation.conftest import Booked, RunNext
 from tests.integration.compensation.trips import Agency, effect_of, untouched
 from tests.scenes import Told

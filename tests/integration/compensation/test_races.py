@@ -15,7 +15,8 @@ from django_jobs.operate.verify import verify
 from django_jobs.store.compensations import hold_job, succeed_for
 from django_jobs.worker.execute import execute
 from tests.crowd import meanwhile, together
-from tests.factories_compensation import compensate, operator
+from tests.factories_compensation import compensate
+from tests.factories_decisions import operator
 from tests.integration.compensation import trips
 from tests.integration.compensation.conftest import Booked, RunNext
 from tests.integration.compensation.trips import Agency, effect_of

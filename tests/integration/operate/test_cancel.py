@@ -23,7 +23,8 @@ from django_jobs.operate.verify import verify
 from django_jobs.store.keys import key_holder
 from tests.databases import Server
 from tests.factories import IdempotencyKeyFactory, JobFactory, SideEffectFactory
-from tests.factories_decisions import CompensationFactory, Person, operator
+from tests.factories_compensation import CompensationFactory
+from tests.factories_decisions import Person, operator
 from tests.factories_decisions import decided as submitted
 from tests.integration.operate.stories import Story
 from tests.scenes import BUDGET, Told, everything, failure, held, loss

@@ -13,7 +13,8 @@ from django_jobs.models import Compensation, IdempotencyKey, Job, OperatorAction
 from django_jobs.operate.discard import Discard
 from django_jobs.operate.replay import Replay
 from django_jobs.operate.verify import verify
-from tests.factories_decisions import CompensationFactory, Person, decided, operator
+from tests.factories_compensation import CompensationFactory
+from tests.factories_decisions import Person, decided, operator
 from tests.integration.operate.stories import Story
 from tests.scenes import Told, everything
 

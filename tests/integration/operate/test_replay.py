@@ -19,7 +19,8 @@ from django_jobs.operate.lookup import JobNotFoundError
 from django_jobs.operate.replay import Replay
 from django_jobs.operate.verify import verify
 from tests.factories import WorkerFactory
-from tests.factories_decisions import CompensationFactory, Person, decided, operator
+from tests.factories_compensation import CompensationFactory
+from tests.factories_decisions import Person, decided, operator
 from tests.integration.operate.stories import LIFETIME, Story, later
 from tests.scenes import Told, everything
 

@@ -24,7 +24,8 @@ from django_jobs.operate.selection import Selection, selection_from, selection_o
 from django_jobs.operate.verify import verify
 from django_jobs.store.replay_requests import is_due
 from tests.factories import JobFactory
-from tests.factories_decisions import CompensationFactory, Person, ReplayRequestFactory, decided, operator
+from tests.factories_compensation import CompensationFactory
+from tests.factories_decisions import Person, ReplayRequestFactory, decided, operator
 from tests.integration.operate.stories import Story, later
 from tests.scenes import everything
 

@@ -187,9 +187,11 @@ class PublisherConformance:
         assert site.arrived() == []
 
     def test_closing_twice_is_no_error(self, site: Site, publisher: Publisher) -> None:
-        """Before the first batch, and again."""
+        """Before the first batch, and again; nothing is sent by it."""
         publisher.close()
         publisher.close()
+
+        assert site.arrived() == []
 
     @pytest.mark.parametrize("manner", ["has_nowhere", "refuses", "is_out_of_order", "breaks_off", "talks_nonsense"])
     def test_no_report_tells_a_secret(self, site: Site, publisher: Publisher, manner: Manner) -> None:
