@@ -19,19 +19,21 @@ from tests.databases import Server
 MakeWorker = Callable[..., WorkerProcess]
 
 
-# Whole files that take a minute or two each: the quick run keeps a few that kill, freeze, cancel and wake real workers.
+# Whole files that take up to a minute or two each: the quick run keeps a few that kill and wake real workers.
 SLOW_FILES = frozenset(
     [
         *(
             "test_blind",
+            "test_cancel",
             "test_compensation",
+            "test_frozen",
             "test_growth",
             "test_metrics",
             "test_outage",
             "test_outbox",
             "test_overdue",
         ),
-        *("test_poison", "test_reports", "test_stop"),
+        *("test_poison", "test_reports", "test_stop", "test_suspects"),
     ]
 )
 

@@ -141,7 +141,14 @@ def test_demo_fails_when_an_order_was_charged_twice(start_demo: StartDemo, tmp_p
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow),
+        (signal.SIGKILL, -9),
+    ],
+)
 def test_demo_leaves_no_process_behind(start_demo: StartDemo, number: signal.Signals, status: int) -> None:
     """Ctrl-C, SIGTERM and even SIGKILL in the middle of a run end the provider and all workers, the frozen one too."""
     demo = start_demo()

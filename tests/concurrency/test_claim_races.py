@@ -84,6 +84,7 @@ def test_r15_processes_on_sqlite_never_run_one_job_twice(server: Server, databas
     _each_ran_once(500, processes=1)
 
 
+@pytest.mark.slow
 def test_limit_is_never_exceeded_by_processes(server: Server, database_url: str) -> None:
     """Six processes with room for four each, a limit of three: never more than three run, all run once, none is stuck."""
     from django.db import transaction
