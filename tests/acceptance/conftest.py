@@ -42,7 +42,9 @@ SLOW_FILES = frozenset(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the slow files to the run of slow tests; what is longer still stays apart."""
     for item in items:
-        if item.path.stem in SLOW_FILES and not item.get_closest_marker("long"):
+        # The hook sees the items of every folder, and other folders have files of the same name.
+        here = item.path.parent == Path(__file__).parent
+        if here and item.path.stem in SLOW_FILES and not item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
 
 
