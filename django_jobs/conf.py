@@ -99,6 +99,12 @@ class JobsSettings:
     keep_dead_content: timedelta = _days(90, "The same for dead letters, counted from when they were settled.")
     keep_rows: timedelta = _days(400, "How long finished jobs keep their rows: attempts, effects, sends, the job.")
     keep_workers: timedelta = _days(30, "How long rows of workers are kept after their last heartbeat.")
+    keep_events: timedelta = _days(
+        90,
+        "How long events are kept with their data, their deliveries and the keys of their subscribers' jobs, counted "
+        "from when all deliveries were settled.",
+    )
+    keep_quarantine: timedelta = _days(90, "How long messages that were put aside are kept for a human.")
     notify: bool = _doc(
         True,
         "Wake idle workers by NOTIFY on PostgreSQL. A notification names a queue and nothing else, and is sent only "

@@ -34,8 +34,8 @@ def subscribe(
         version: Of the event type.
         **declared: As for ``@job``: ``type`` (default: app label and function name), ``aliases``, ``queue_name``,
             ``priority``, ``owner``, ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``key_ttl``
-            (how long the event's id answers as a duplicate), ``atomic``, ``replay_permission``. The key is the event's
-            id.
+            (how long after its end the event's id answers as a duplicate; at least as long as the setting
+            ``KEEP_EVENTS``), ``atomic``, ``replay_permission``. The key is the event's id.
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.

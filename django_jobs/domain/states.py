@@ -86,6 +86,9 @@ class Pruning(StrEnum):
     CONTENT = "content"  # of finished jobs: arguments, results, requests, answers, messages, tracebacks, digests
     JOBS = "jobs"  # finished jobs with all of their rows
     KEYS = "keys"  # expired keys of jobs whose content or whose rows are gone
+    EVENTS = "events"  # events whose deliveries are all settled, with those deliveries and their attempts
+    MESSAGES = "messages"  # that messages from outside were taken
+    QUARANTINE = "quarantine"  # messages that were put aside
 
 
 class Resolution(StrEnum):

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.exceptions import DefinitionError
 from django_jobs.management.commands.runworker import at_least_one, seconds
-from django_jobs.operate.prune import BATCH, WHY_KEPT, Pruned, prune
+from django_jobs.operate.prune import BATCH, WHY_EVENT_KEPT, WHY_KEPT, Pruned, prune
 from django_jobs.operate.wording import counted
 
 
@@ -34,7 +34,10 @@ def add_prune(parser: CommandParser) -> None:
     """Add the options of ``jobs prune``."""
     parser.add_argument("--dry-run", action="store_true", help="Say what would be taken, and take nothing.")
     parser.add_argument(
-        "--batch", type=at_least_one, default=BATCH, help="Jobs in one transaction (default: %(default)s)."
+        "--batch",
+        type=at_least_one,
+        default=BATCH,
+        help="Jobs (or events, or messages) in one transaction (default: %(default)s).",
     )
     parser.add_argument(
         "--max-seconds",
@@ -50,16 +53,17 @@ def _pruned_lines(found: Pruned) -> Iterator[str]:
         f"the content of {counted(found.content, 'job')}",
         f"all rows of {counted(found.jobs, 'job')}",
         counted(found.keys, "expired key"),
+        counted(found.events, "old event"),
+        counted(found.messages, "old message"),
+        f"{counted(found.quarantine, 'message')} from quarantine",
     ]
     if not found.dry_run:
-        taken += [
-            counted(found.duplicates, "old duplicate"),
-            counted(found.workers, "old worker"),
-            counted(found.messages, "old message"),
-        ]
+        taken += [counted(found.duplicates, "old duplicate"), counted(found.workers, "old worker")]
     verb = "Would remove" if found.dry_run else "Removed"
     yield f"{verb} {', '.join(taken)} in database {found.database!r}, in {found.seconds:.2f} s."
     for why, many in sorted(found.kept.items()):
         yield f"Kept {counted(many, 'old job')}: {WHY_KEPT[why]}."
+    for why, many in sorted(found.kept_events.items()):
+        yield f"Kept {counted(many, 'old event')}: {WHY_EVENT_KEPT[why]}."
     if not found.complete:
         yield "The time was up before everything was looked at; run it again."

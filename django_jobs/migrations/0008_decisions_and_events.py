@@ -103,6 +103,22 @@ class Migration(migrations.Migration):
             name='pause',
             options={'default_permissions': ('view',), 'verbose_name': 'pause'},
         ),
+        migrations.AlterField(
+            model_name='prunedstretch',
+            name='kind',
+            field=models.CharField(choices=[('content', 'content'), ('jobs', 'jobs'), ('keys', 'keys'), ('events', 'events'), ('messages', 'messages'), ('quarantine', 'quarantine')], max_length=16),
+        ),
+        migrations.CreateModel(
+            name='PrunedOrder',
+            fields=[
+                ('ordering_key', models.CharField(max_length=255, primary_key=True, serialize=False)),
+                ('last_seq', models.BigIntegerField()),
+            ],
+            options={
+                'verbose_name': 'pruned order',
+                'default_permissions': ('view',),
+            },
+        ),
         migrations.AlterModelOptions(
             name='prunedstretch',
             options={'default_permissions': ('view',), 'verbose_name': 'pruned stretch', 'verbose_name_plural': 'pruned stretches'},

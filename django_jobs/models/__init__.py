@@ -11,7 +11,7 @@ from django_jobs.models.identity import DuplicateEnqueue, IdempotencyKey, Instal
 from django_jobs.models.inbox import InboxMessage, Quarantine
 from django_jobs.models.job import DeadLetter, Job, JobPayload, JobStep
 from django_jobs.models.outbox import Delivery, DeliveryAttempt, Destination, OrderingKey, OutboxEvent, Subscription
-from django_jobs.models.retention import PrunedStretch
+from django_jobs.models.retention import PrunedOrder, PrunedStretch
 from django_jobs.models.worker import Worker
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "OrderingKey",
     "OutboxEvent",
     "Pause",
+    "PrunedOrder",
     "PrunedStretch",
     "Quarantine",
     "QueueControl",

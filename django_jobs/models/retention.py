@@ -13,7 +13,8 @@ class PrunedStretch(models.Model):
     """One batch that was pruned, in the transaction that did it.
 
     Ids rise with time, so ``first_job_id`` to ``last_job_id`` is a stretch of it; ``rows`` of ``kind`` were taken: the
-    content of so many jobs, so many jobs with all of their rows, or so many expired keys of jobs without content.
+    content of so many jobs, so many jobs with all of their rows, or so many expired keys of jobs without content. For
+    events, messages and quarantine the ids are those of the rows themselves.
     Nothing else in the stretch was touched. ``created_at`` equals ``content_removed_at`` of the jobs it emptied.
     """
 
@@ -35,3 +36,22 @@ class PrunedStretch(models.Model):
 
     def __str__(self) -> str:
         return f"{self.rows} {self.kind} of {self.first_job_id} to {self.last_job_id}"
+
+
+class PrunedOrder(models.Model):
+    """Up to which number the events of an ordering key were pruned: what is left begins with the next one.
+
+    It is not a column of the counter, for which producers wait.
+    """
+
+    ordering_key = models.CharField(max_length=255, primary_key=True)
+    last_seq = models.BigIntegerField()
+
+    class Meta:
+        """Written by pruning alone, read by primary key."""
+
+        verbose_name = "pruned order"
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return f"{self.ordering_key} {self.last_seq}"

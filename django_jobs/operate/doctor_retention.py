@@ -10,11 +10,18 @@ from django_jobs.domain.states import Pruning
 from django_jobs.models import PrunedStretch
 from django_jobs.operate.finding import Finding, Look, Surroundings, warning
 from django_jobs.operate.prune import limits_now
-from django_jobs.operate.wording import instant
+from django_jobs.operate.wording import counted, instant
 from django_jobs.store.prune import START, look
 
 PATIENCE = timedelta(days=7)  # a weekly run is often enough
 LOOKED_AT = 1000
+_LOOKED_FOR: dict[Pruning, tuple[str, str]] = {
+    Pruning.CONTENT: ("the content of ", "job"),
+    Pruning.JOBS: ("all rows of ", "job"),
+    Pruning.EVENTS: ("", "event"),
+    Pruning.MESSAGES: ("", "remembered message"),
+    Pruning.QUARANTINE: ("", "quarantined message"),
+}
 
 
 def retention_looks() -> tuple[Look, ...]:
@@ -26,19 +33,24 @@ def _not_pruned(around: Surroundings) -> Iterator[Finding]:
     limits = limits_now(using=around.using)
     overdue = replace(
         limits,
+        now=limits.now - PATIENCE,
         content_before=limits.content_before - PATIENCE,
         dead_before=limits.dead_before - PATIENCE,
         rows_before=limits.rows_before - PATIENCE,
+        events_before=limits.events_before - PATIENCE,
+        quarantine_before=limits.quarantine_before - PATIENCE,
     )
-    for kind, what in ((Pruning.CONTENT, "content"), (Pruning.JOBS, "rows")):
+    found = []
+    for kind, (what, noun) in _LOOKED_FOR.items():
         window = look(kind, overdue, after=START, limit=LOOKED_AT, using=around.using)
         if window is not None and window.due:
-            newest = PrunedStretch.objects.using(around.using).order_by("-created_at").first()
-            last = f"something was removed last at {instant(newest.created_at)}" if newest else "nothing ever was"
-            yield warning(
-                "not-pruned",
-                f"Of the {LOOKED_AT} oldest jobs, {len(window.due)} should have lost their {what} more than "
-                f"{PATIENCE.days} days ago; {last}.",
-                "Run 'manage.py jobs prune' regularly, for example every night.",
-            )
-            return
+            found.append(what + counted(len(window.due), noun))
+    if found:
+        newest = PrunedStretch.objects.using(around.using).order_by("-created_at").first()
+        last = f"something was removed last at {instant(newest.created_at)}" if newest else "nothing ever was removed"
+        yield warning(
+            "not-pruned",
+            f"Of the {LOOKED_AT} oldest each, these should have gone more than {PATIENCE.days} days ago: "
+            f"{', '.join(found)}; {last}.",
+            "Run 'manage.py jobs prune' regularly, for example every night.",
+        )

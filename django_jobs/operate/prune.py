@@ -1,8 +1,10 @@
-"""Taking away what is old: the content of finished jobs first, then their rows, then keys that have expired.
+"""Taking away what is old: content of finished jobs, their rows, expired keys; then events, messages and quarantine.
 
 Never taken, whatever the settings say: a job that is not finished (a dead letter without a resolution included), an
 effect whose outcome is open or waits for a human, a key that still answers, an effect that another job relies on or
-that is being taken back, a job that took back what is still there, and a send whose key a provider may remember.
+that is being taken back, a job that took back what is still there, a send whose key a provider may remember, an event
+with a delivery that is not settled (a dead one that nobody has discarded included), and a message that is still an
+event here.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from django.db import IntegrityError
 from django_jobs.conf import get_settings
 from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import DefinitionError
-from django_jobs.store.prune import START, Limits, Window, look, take, take_duplicates, take_messages, take_workers
+from django_jobs.store.prune import START, Limits, Window, look, take, take_duplicates, take_workers
 from django_jobs.store.times import read_now
 
 BATCH = 500
@@ -34,14 +36,20 @@ WHY_KEPT: dict[str, str] = {
     REFERRED: "a table of your project refers to it by a database constraint",
     BUSY: "somebody was using its rows; the next run tries again",
 }
+WHY_EVENT_KEPT: dict[str, str] = {
+    "undelivered": "one of its deliveries is neither published nor discarded",
+    "order": "an earlier event of its ordering key stays",
+    REFERRED: WHY_KEPT[REFERRED],
+    BUSY: WHY_KEPT[BUSY],
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """What one run took (or, in a dry run, would take) from one database.
 
-    ``kept`` counts, by a key of ``WHY_KEPT``, old finished jobs that stay. ``complete`` is false when the time was up
-    first; the next run goes on.
+    ``kept`` counts, by a key of ``WHY_KEPT``, old finished jobs that stay, and ``kept_events``, by a key of
+    ``WHY_EVENT_KEPT``, old events. ``complete`` is false when the time was up first; the next run goes on.
     """
 
     database: str
@@ -53,8 +61,11 @@ class Pruned:
     keys: int
     duplicates: int
     workers: int
+    events: int
     messages: int
+    quarantine: int
     kept: Mapping[str, int]
+    kept_events: Mapping[str, int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +84,7 @@ class _Run:
 
 
 def prune(*, using: str, batch: int = BATCH, max_seconds: float | None = None, dry_run: bool = False) -> Pruned:
-    """Take what is older than the settings ``KEEP_…`` say, in short transactions of at most ``batch`` jobs.
+    """Take what is older than the settings ``KEEP_…`` say, in short transactions of at most ``batch`` rows of a kind.
 
     It may be ended at any moment and started again, and several may run at once: each batch is taken whole, with its
     record, or not at all. ``max_seconds`` ends the run after the batch that is under way. A dry run changes nothing.
@@ -96,9 +107,10 @@ def prune(*, using: str, batch: int = BATCH, max_seconds: float | None = None, d
         dry_run=dry_run,
         complete=complete,
         seconds=time.monotonic() - started,
-        **{name: run.taken[name] for name in ("content", "jobs", "keys", "duplicates", "workers", "messages")},
+        **{name: run.taken[name] for name in (*Pruning, "duplicates", "workers")},
         # A job that keeps its content keeps its rows, and is counted once.
         kept=dict(run.kept.get(Pruning.CONTENT, Counter()) | run.kept.get(Pruning.JOBS, Counter())),
+        kept_events=dict(run.kept.get(Pruning.EVENTS, Counter())),
     )
 
 
@@ -120,6 +132,8 @@ def limits_now(*, using: str) -> Limits:
         dead_before=now - rules.keep_dead_content,
         rows_before=now - rules.keep_rows,
         workers_before=now - rules.keep_workers,
+        events_before=now - rules.keep_events,
+        quarantine_before=now - rules.keep_quarantine,
     )
 
 
@@ -168,5 +182,4 @@ def _rest(run: _Run, name: str, take_some: Callable[..., int]) -> bool:
 _RESTS: tuple[tuple[str, Callable[..., int]], ...] = (
     ("duplicates", take_duplicates),
     ("workers", take_workers),
-    ("messages", take_messages),
 )

@@ -56,7 +56,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedSoFar:
-    """What batches of one kind (``content``, ``jobs`` or ``keys``) took in all."""
+    """What batches of one kind (such as ``content``, ``jobs`` or ``events``) took in all."""
 
     kind: str
     rows: int

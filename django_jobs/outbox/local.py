@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
@@ -53,7 +54,8 @@ def _prepared(claimed: ClaimedDelivery, definition: JobDefinition, using: str) -
     most = rules.event_max_bytes + ENVELOPE_BYTES
     depth = rules.payload_max_depth + ENVELOPE_DEPTH
     text = canonical({"event": to_payload(event)}, max_bytes=most, max_depth=depth)
-    options = definition.options
+    # As long as the event may be there, its id answers as a duplicate.
+    options = replace(definition.options, key_ttl=max(definition.options.key_ttl, rules.keep_events))
     return Prepared(
         options=options,
         arguments=text,

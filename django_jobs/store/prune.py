@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import OperationalError, connections, transaction
+from django.db import OperationalError, connections, models, transaction
 
 from django_jobs import telemetry
 from django_jobs.domain.ids import first_id, uuid7
 from django_jobs.domain.states import Pruning
-from django_jobs.models import IdempotencyKey, Job, SideEffect
+from django_jobs.models import IdempotencyKey, InboxMessage, Job, OutboxEvent, Quarantine, SideEffect
 from django_jobs.store.statements import run
 
 SKEW = timedelta(days=1)  # how far a producer's clock, which is in the ids, may be from the database's
@@ -35,15 +35,27 @@ class Limits:
     dead_before: datetime
     rows_before: datetime
     workers_before: datetime
+    events_before: datetime
+    quarantine_before: datetime
 
     def last_id(self, kind: Pruning) -> uuid.UUID:
-        """Return the highest id that a job of this age can have, whatever its producer's clock said."""
-        before = self.rows_before if kind is Pruning.JOBS else max(self.content_before, self.dead_before)
+        """Return the highest id that a row of this age can have, whatever its producer's clock said."""
+        before = {
+            Pruning.JOBS: self.rows_before,
+            Pruning.EVENTS: self.events_before,
+            Pruning.MESSAGES: self.now,
+            Pruning.QUARANTINE: self.quarantine_before,
+        }.get(kind, max(self.content_before, self.dead_before))
         return first_id(before + SKEW)
 
     def finished_before(self, kind: Pruning) -> datetime:
         """Return the instant that is recorded with a batch."""
-        return {Pruning.CONTENT: self.content_before, Pruning.JOBS: self.rows_before}.get(kind, self.now)
+        return {
+            Pruning.CONTENT: self.content_before,
+            Pruning.JOBS: self.rows_before,
+            Pruning.EVENTS: self.events_before,
+            Pruning.QUARANTINE: self.quarantine_before,
+        }.get(kind, self.now)
 
     def params(self) -> dict[str, object]:
         """Return the instants as parameters of the statements."""
@@ -52,6 +64,8 @@ class Limits:
             "content_before": self.content_before,
             "dead_before": self.dead_before,
             "rows_before": self.rows_before,
+            "events_before": self.events_before,
+            "quarantine_before": self.quarantine_before,
         }
 
 
@@ -77,9 +91,23 @@ def look(kind: Pruning, limits: Limits, *, after: uuid.UUID, limit: int, using: 
 
 
 def _verdicts(
-    kind: Pruning, limits: Limits, *, after: uuid.UUID, upto: uuid.UUID, limit: int, using: str
+    kind: Pruning,
+    limits: Limits,
+    *,
+    after: uuid.UUID,
+    upto: uuid.UUID,
+    limit: int,
+    using: str,
+    held: Collection[uuid.UUID] | None = None,
 ) -> dict[uuid.UUID, str]:
-    params = {**limits.params(), "after": after, "upto": upto, "limit": limit}
+    """Judge the ids; ``held`` are those that are locked: of an ordering key no event may go before one that stays."""
+    params = {
+        **limits.params(),
+        "after": after,
+        "upto": upto,
+        "limit": limit,
+        "held": None if held is None else list(held),
+    }
     return {row["id"]: row["kept"] for row in run(f"prune/{kind}_due", params, using=using)}
 
 
@@ -108,8 +136,10 @@ def _take(window: Window, limits: Limits, only: Sequence[uuid.UUID], limit: int,
                 # Each look below must see what was committed before its locks were taken.
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         run("prune/begin", {}, using=using)
-        held = _held_keys(only, using) if window.kind is Pruning.KEYS else _held_jobs(window.kind, only, using)
-        again = _verdicts(window.kind, limits, after=window.after, upto=window.last, limit=limit, using=using)
+        held = _held(window.kind, only, using)
+        again = _verdicts(
+            window.kind, limits, after=window.after, upto=window.last, limit=limit, using=using, held=held
+        )
         ids = [key for key in sorted(held) if again.get(key) == ""]
         if not ids:
             return 0
@@ -126,9 +156,24 @@ def _take(window: Window, limits: Limits, only: Sequence[uuid.UUID], limit: int,
     return len(ids)
 
 
-def _held_keys(ids: Sequence[uuid.UUID], using: str) -> set[uuid.UUID]:
-    keys = IdempotencyKey.objects.using(using).filter(pk__in=ids).order_by("pk")
-    return set(keys.select_for_update(skip_locked=True).values_list("pk", flat=True))
+# What is locked by its own row alone. Of an event that is enough: nothing leaves a settled delivery, and who sends an
+# event again locks the event first.
+_ALONE: dict[Pruning, type[models.Model]] = {
+    Pruning.KEYS: IdempotencyKey,
+    Pruning.EVENTS: OutboxEvent,
+    Pruning.MESSAGES: InboxMessage,
+    Pruning.QUARANTINE: Quarantine,
+}
+
+
+def _held(kind: Pruning, ids: Sequence[uuid.UUID], using: str) -> set[uuid.UUID]:
+    """Lock the rows that a batch is about; what another transaction holds is left out."""
+    return _held_rows(_ALONE[kind], ids, using) if kind in _ALONE else _held_jobs(kind, ids, using)
+
+
+def _held_rows(model: type[models.Model], ids: Sequence[uuid.UUID], using: str) -> set[uuid.UUID]:
+    rows = model._default_manager.using(using).filter(pk__in=ids).order_by("pk")  # noqa: SLF001  Django's public door
+    return set(rows.select_for_update(skip_locked=True).values_list("pk", flat=True))
 
 
 def _held_jobs(kind: Pruning, ids: Sequence[uuid.UUID], using: str) -> set[uuid.UUID]:
@@ -140,7 +185,7 @@ def _held_jobs(kind: Pruning, ids: Sequence[uuid.UUID], using: str) -> set[uuid.
     locked = set(effects.select_for_update(skip_locked=True, no_key=weak).values_list("pk", flat=True))
     elsewhere = {owner for owner, effect in effects.values_list("job_id", "pk") if effect not in locked}
     keys = IdempotencyKey.objects.using(using).filter(pk__in=held)
-    elsewhere |= set(keys.values_list("pk", flat=True)) - _held_keys(sorted(held), using)
+    elsewhere |= set(keys.values_list("pk", flat=True)) - _held_rows(IdempotencyKey, sorted(held), using)
     return held - elsewhere
 
 
@@ -152,15 +197,6 @@ def take_duplicates(limits: Limits, *, limit: int, using: str) -> int:
     """Delete old rows of answered enqueues, at most ``limit``; returns how many."""
     params = {**limits.params(), "upto": first_id(limits.rows_before + SKEW), "limit": limit}
     return len(run("prune/duplicates", params, using=using))
-
-
-def take_messages(limits: Limits, *, limit: int, using: str) -> int:
-    """Delete rows of messages past the time for which they are kept, at most ``limit``; returns how many.
-
-    A message that is an event of this database stays as long as the event: it could be dispatched again.
-    """
-    params = {**limits.params(), "upto": first_id(limits.now + SKEW), "limit": limit}
-    return len(run("prune/messages", params, using=using))
 
 
 def take_workers(limits: Limits, *, limit: int, using: str) -> int:

@@ -19,18 +19,42 @@ import pytest
 from django.db import OperationalError, connection, models, transaction
 
 from django_jobs import clock, store
+from django_jobs.domain.events import Confirmed
 from django_jobs.domain.identity import fingerprint
 from django_jobs.domain.ids import first_id, uuid7
 from django_jobs.domain.states import Pruning
-from django_jobs.models import Attempt, IdempotencyKey, Job, JobPayload, PrunedStretch, SideEffect
+from django_jobs.exceptions import RowBusyError
+from django_jobs.models import (
+    Attempt,
+    Delivery,
+    IdempotencyKey,
+    Job,
+    JobPayload,
+    OutboxEvent,
+    PrunedOrder,
+    PrunedStretch,
+    SideEffect,
+)
+from django_jobs.operate.delivery_lookup import DeliveryNotFoundError
 from django_jobs.operate.prune import prune
+from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.verify import verify
 from django_jobs.store import prune as store_prune
+from django_jobs.store.deliveries import claim_deliveries, mark_published
+from django_jobs.store.outbox import NewEvent, emit
 from tests.crowd import meanwhile, together
 from tests.databases import Server
 from tests.declared import charge
 from tests.factories import JOB_TYPE
+from tests.factories_outbox import (
+    EVENT_TYPE,
+    DeliveryFactory,
+    OrderingKeyFactory,
+    OutboxEventFactory,
+    SubscriptionFactory,
+)
 from tests.integration.operate.stories import Story, later
+from tests.integration.outbox.test_decisions import ADA
 from tests.scenes import BUDGET, NOON, known, request
 
 commits = pytest.mark.django_db(transaction=True)
@@ -210,6 +234,164 @@ def test_workers_and_producers_go_on_beside_an_open_batch(server: Server, monkey
             finish()
         else:
             assert together(work, finish)[0] == "succeeded"  # SQLite has one writer: it waits for the end of the batch
+
+
+@pytest.mark.postgres
+@commits
+def test_event_that_somebody_holds_is_left_with_all_behind_it(server: Server) -> None:
+    """A person who sends an event again holds its row: it stays, and so do the later ones of its key; nobody waits."""
+    OrderingKeyFactory(ordering_key="order:1", last_seq=3)
+    events = [OutboxEventFactory(ordering_key="order:1", key_seq=n, routed_count=1) for n in (1, 2, 3)]
+    deliveries = [DeliveryFactory(event=event, published=True) for event in events]
+    free = DeliveryFactory(published=True)
+
+    def hold(pause: Any) -> None:
+        decision = Redispatch(deliveries[1].pk, using="default")
+        with later(days=91), transaction.atomic():
+            decision.lock()
+            decision.act(ADA, uuid7())
+            pause()
+
+    with later(days=91), meanwhile(hold):
+        started = time.monotonic()
+        found = prune(using="default")
+        took = time.monotonic() - started
+
+    assert took < 1
+    assert (found.events, dict(found.kept_events)) == (2, {"busy": 2})
+    left = set(OutboxEvent.objects.values_list("pk", flat=True))
+    assert left == {events[1].pk, events[2].pk}
+    assert free.event_id not in left
+    assert Delivery.objects.filter(event=events[1], redispatch=1, state="pending").exists()
+    with later(days=91):
+        assert dict(prune(using="default").kept_events) == {"undelivered": 1, "order": 1}
+
+
+@pytest.mark.postgres
+@commits
+def test_event_that_is_sent_again_between_look_and_lock_stays(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question is asked again under the lock: what has a new delivery by then is not taken."""
+    delivery, real = DeliveryFactory(published=True), store_prune.look
+
+    def look(*arguments: Any, **named: Any) -> Any:
+        window = real(*arguments, **named)
+        if window is not None and window.kind is Pruning.EVENTS and Delivery.objects.count() == 1:
+            decision = Redispatch(delivery.pk, using="default")
+            decision.submit(ADA, digest=decision.plan().digest)
+        return window
+
+    monkeypatch.setattr("django_jobs.operate.prune.look", look)
+    with later(days=91):
+        found = prune(using="default")
+
+    assert (found.events, Delivery.objects.count(), OutboxEvent.objects.count()) == (0, 2, 1)
+    assert not verify(using="default").violated
+
+
+@commits
+def test_whoever_sends_an_event_again_that_is_being_pruned_hears_that_it_is_gone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is sent without its event, and nothing is half there."""
+    delivery, real = DeliveryFactory(published=True), store_prune.run
+    decision = Redispatch(delivery.pk, using="default")
+    digest = decision.plan().digest
+
+    def prune_slowly(pause: Any) -> None:
+        def run(name: str, params: Any, *, using: str) -> Any:
+            rows = real(name, params, using=using)
+            if name == "prune/events":
+                pause()
+            return rows
+
+        monkeypatch.setattr(store_prune, "run", run)
+        with later(days=91):
+            prune(using="default")
+
+    with meanwhile(prune_slowly) as finish:
+        answers = together(lambda: decision.submit(ADA, digest=digest), finish)
+
+    assert isinstance(answers[0], DeliveryNotFoundError | RowBusyError)
+    assert (OutboxEvent.objects.count(), Delivery.objects.count()) == (0, 0)
+
+
+@commits
+def test_producers_and_dispatchers_go_on_beside_an_open_batch_of_events(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Publishing under the very key that is pruned, claiming and confirming wait for nothing that the batch holds."""
+    OrderingKeyFactory(ordering_key="order:1", last_seq=1)
+    DeliveryFactory(event=OutboxEventFactory(ordering_key="order:1", key_seq=1, routed_count=1), published=True)
+    SubscriptionFactory()
+    real = store_prune.run
+
+    def prune_slowly(pause: Any) -> None:
+        def run(name: str, params: Any, *, using: str) -> Any:
+            rows = real(name, params, using=using)
+            if name == "prune/events":
+                pause()
+            return rows
+
+        monkeypatch.setattr(store_prune, "run", run)
+        with later(days=91):
+            prune(using="default")
+
+    texts = ("subject", "tenant", "dataref", "correlation_id", "causation_id", "traceparent")
+    second = NewEvent(
+        event_id=uuid7(),
+        type=EVENT_TYPE,
+        version=1,
+        source="urn:django:testproject",
+        data="{}",
+        data_digest=fingerprint("{}"),
+        ordering_key="order:1",
+        job_id=None,
+        attempt_id=None,
+        fence=None,
+        **dict.fromkeys(texts, ""),
+    )
+
+    def work() -> set[uuid.UUID]:
+        with transaction.atomic():
+            emit(second, using="default")
+        (claimed,) = claim_deliveries(
+            "crm", [uuid.uuid4()], worker_id=uuid.uuid4(), lease=timedelta(seconds=40), using="default"
+        )
+        return mark_published([(claimed, Confirmed("ok"))], using="default")
+
+    with meanwhile(prune_slowly) as finish:
+        if server.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '1s'")
+            assert len(work()) == 1
+            finish()
+        else:
+            assert len(together(work, finish)[0]) == 1  # SQLite has one writer: it waits for the end of the batch
+
+    assert OutboxEvent.objects.get().key_seq == 2
+    assert not verify(using="default").violated
+
+
+@commits
+def test_several_prunes_of_events_at_once_take_everything_once(server: Server) -> None:
+    """Three runs over the events of few keys: each event is recorded once, and every key's beginning is known."""
+    for key in ("a", "b", "c"):
+        OrderingKeyFactory(ordering_key=key, last_seq=40)
+        for number in range(1, 41):
+            DeliveryFactory(event=OutboxEventFactory(ordering_key=key, key_seq=number, routed_count=1), published=True)
+
+    def run() -> Any:
+        with later(days=91):
+            return prune(using="default", batch=7)
+
+    found = together(run, run, run)
+    assert [item for item in found if isinstance(item, Exception)] == []
+    assert not verify(using="default").violated
+    rest = run()
+
+    assert sum(item.events for item in found) + rest.events == 120 == recorded("events")
+    assert set(PrunedOrder.objects.values_list("ordering_key", "last_seq")) == {("a", 40), ("b", 40), ("c", 40)}
+    assert not verify(using="default").violated
 
 
 @pytest.mark.postgres

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import models
 
-from django_jobs.models import Delivery, DeliveryAttempt, JobStep, OperatorAction, OutboxEvent
+from django_jobs.models import Delivery, DeliveryAttempt, JobStep, OperatorAction, OutboxEvent, PrunedOrder
 from tests.factories_outbox import DeliveryAttemptFactory, DeliveryFactory, OrderingKeyFactory, OutboxEventFactory
 from tests.integration.operate.corruptions import corrupts, unguard
 from tests.integration.operate.stories import Story
@@ -22,6 +22,9 @@ def healthy_events() -> None:
     for number, trait in ((1, "published"), (2, "claimed"), (3, "waiting")):
         event = OutboxEventFactory(ordering_key="order:7", key_seq=number, routed_count=1)
         DeliveryFactory(event=event, **{trait: True})
+    OrderingKeyFactory(ordering_key="order:8", last_seq=3)
+    PrunedOrder.objects.create(ordering_key="order:8", last_seq=2)
+    DeliveryFactory(event=OutboxEventFactory(ordering_key="order:8", key_seq=3, routed_count=1), published=True)
     again = DeliveryFactory(published=True)
     _audited(again, "redispatch")
     DeliveryFactory(event=again.event, redispatch=1)
@@ -64,12 +67,17 @@ def _ordered(*states: str) -> list[Delivery]:
     ]
 
 
+def _vanish(delivery: Delivery) -> None:
+    """Delete an event with its one delivery, as a careless hand would."""
+    Delivery.objects.filter(pk=delivery.pk).delete()
+    DeliveryAttempt.objects.filter(delivery_id=delivery.pk).delete()
+    OutboxEvent.objects.filter(pk=delivery.event_id).delete()
+
+
 @corrupts("O1")
 def event_of_a_key_vanished() -> set[Any]:
     _, second, third = _ordered("published", "published", "pending")
-    Delivery.objects.filter(pk=second.pk).delete()
-    DeliveryAttempt.objects.filter(delivery_id=second.pk).delete()
-    OutboxEvent.objects.filter(pk=second.event_id).delete()
+    _vanish(second)
     return {third.event_id}
 
 
@@ -84,6 +92,30 @@ def counter_behind_its_events() -> set[Any]:
 @corrupts("O1")
 def key_without_a_counter() -> set[Any]:
     return {OutboxEventFactory(ordering_key="order:none", key_seq=1).pk}
+
+
+@corrupts("O1")
+def first_of_a_key_vanished_without_record() -> set[Any]:
+    first, second = _ordered("published", "pending")
+    _vanish(first)
+    return {second.event_id}
+
+
+@corrupts("O1")
+def more_vanished_than_was_pruned() -> set[Any]:
+    first, second, third = _ordered("published", "published", "pending")
+    PrunedOrder.objects.create(ordering_key=first.ordering_key, last_seq=1)
+    _vanish(first)
+    _vanish(second)
+    return {third.event_id}
+
+
+@corrupts("O1")
+def pruned_event_is_there() -> set[Any]:
+    first, second = _ordered("published", "pending")
+    PrunedOrder.objects.create(ordering_key=first.ordering_key, last_seq=1)
+    assert second.key_seq == 2
+    return {first.event_id}
 
 
 @corrupts("O2")

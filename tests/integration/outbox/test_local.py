@@ -10,8 +10,9 @@ import pytest
 from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from django_jobs import Event
-from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, OutboxEvent
+from django_jobs import Event, clock
+from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, JobPayload, OutboxEvent
+from django_jobs.operate.prune import prune
 from django_jobs.outbox import local
 from django_jobs.outbox.local import deliver
 from django_jobs.store.deliveries import ClaimedDelivery, claim_deliveries, take_back_lost
@@ -124,3 +125,20 @@ def test_full_queue_takes_deliveries(subscriber: Subscribe, settings: Any) -> No
     delivered()
 
     assert Job.objects.count() == 3
+
+
+def test_id_answers_as_long_as_the_event_may_be_there(subscriber: Subscribe, clockwork: Clockwork) -> None:
+    """Somebody put an old delivery back by hand: its key still stands, although its job's own time is long over."""
+    subscriber(lambda event: None, key_ttl=timedelta(hours=1))
+    published()
+    delivered()
+    run_one()
+    clockwork.forward(days=60)
+    prune(using="default")
+    assert not JobPayload.objects.exists()
+    Delivery.objects.update(state="pending", published_at=None, receipt="", available_at=clock.now())
+
+    delivered()
+
+    assert Delivery.objects.get().state == "published"
+    assert Job.objects.count() == 1

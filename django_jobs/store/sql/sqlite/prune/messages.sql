@@ -1,11 +1,7 @@
--- purpose: delete rows of messages that need not be remembered any longer
--- guard: past keep_until, and no event of this site that is still on record
+-- purpose: forget that messages were taken
+-- guard: the caller holds the rows, and asked messages_due again after that
 -- index: primary key
-DELETE FROM django_jobs_inboxmessage
-WHERE id IN (
-    SELECT i.id FROM django_jobs_inboxmessage i
-    WHERE i.id <= %(upto)s AND i.keep_until < %(now)s
-        AND NOT EXISTS (
-            SELECT 1 FROM django_jobs_outboxevent e WHERE e.id = LOWER(REPLACE(i.message_id, '-', '')))
-    ORDER BY i.id LIMIT %(limit)s)
-RETURNING id
+INSERT INTO django_jobs_prunedstretch (id, kind, first_job_id, last_job_id, "rows", finished_before, created_at)
+VALUES (%(stretch_id)s, 'messages', %(first)s, %(last)s, %(many)s, %(finished_before)s, %(now)s)
+-- then
+DELETE FROM django_jobs_inboxmessage WHERE id IN (SELECT value FROM json_each(%(ids)s))

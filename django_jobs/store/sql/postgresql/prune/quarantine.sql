@@ -1,0 +1,8 @@
+-- purpose: delete messages that were put aside
+-- guard: the caller holds the rows, and asked quarantine_due again after that
+-- index: primary key
+WITH stretch AS (
+    INSERT INTO django_jobs_prunedstretch (id, kind, first_job_id, last_job_id, "rows", finished_before, created_at)
+    VALUES (%(stretch_id)s::uuid, 'quarantine', %(first)s::uuid, %(last)s::uuid, %(many)s::int, %(finished_before)s::timestamptz, %(now)s::timestamptz)
+)
+DELETE FROM django_jobs_quarantine r USING unnest(%(ids)s::uuid[]) AS c(id) WHERE r.id = c.id
