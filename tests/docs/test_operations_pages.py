@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from django.core.management import BaseCommand, CommandError, load_command_class
 
-from django_jobs.conf import get_settings, problems
+from django_jobs.conf import KEYS, get_settings, problems
 from tests.databases import Server
 from tests.docs.blocks import FENCE, OPTION
 
@@ -102,7 +102,7 @@ def test_settings_on_the_pages_are_valid() -> None:
             assert problems(names["DJANGO_JOBS"]) == []
             seen[page] = set(names["DJANGO_JOBS"])
 
-    assert seen["prune.md"] == {"KEEP_CONTENT", "KEEP_DEAD_CONTENT", "KEEP_ROWS"}
+    assert seen["prune.md"] == {"KEEP_CONTENT", "KEEP_DEAD_CONTENT", "KEEP_ROWS", "KEEP_EVENTS"}
     assert seen["deploy.md"] == {"TRANSACTION_POOLER"}
 
 
@@ -150,4 +150,4 @@ def test_defaults_on_the_prune_page_are_the_code_s() -> None:
     rules = get_settings()
 
     assert told == {name: getattr(rules, name.lower()).days for name in told}
-    assert set(told) == {"KEEP_CONTENT", "KEEP_DEAD_CONTENT", "KEEP_ROWS", "KEEP_WORKERS"}
+    assert set(told) == {name for name in KEYS if name.startswith("KEEP_")}
