@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandParser
+
+from django_jobs.models import Pause
+from django_jobs.operate.history import plain
 
 USAGE = 2
 
@@ -33,3 +37,23 @@ def as_json(value: object) -> str:
 def add_json(parser: CommandParser) -> None:
     """Offer ``--json``."""
     parser.add_argument("--json", action="store_true", help="Print JSON for programs.")
+
+
+def json_values(value: Any) -> Any:
+    """Return a value for JSON: spans of time as numbers in seconds, under names that say so."""
+    if isinstance(value, Pause):
+        return {name: plain(getattr(value, name)) for name in ("kind", "name", "actor", "reason", "paused_until")}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            item.name + ("_seconds" if "timedelta" in str(item.type) else ""): json_values(getattr(value, item.name))
+            for item in fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {_named(str(name), item): json_values(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_values(item) for item in value]
+    return value.total_seconds() if isinstance(value, timedelta) else plain(value)
+
+
+def _named(name: str, value: Any) -> str:
+    return f"{name}_seconds" if isinstance(value, timedelta) else name

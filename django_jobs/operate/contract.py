@@ -1,4 +1,4 @@
-"""What each job type and each operation promises, as it is declared in the code that runs; no database is asked."""
+"""What job types, operations, events and consumers promise, as the code that runs declares it; no database is asked."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.effects import Dedupe
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.effects.adapter import EffectOperation, declared_effects
+from django_jobs.operate.contract_events import (
+    ConsumerContract,
+    EventContract,
+    consumer_contracts,
+    event_contracts,
+)
+from django_jobs.outbox.local import key_life
 
 TRANSACTIONAL = "transactional"
 LEDGER = "ledger"
@@ -74,6 +81,8 @@ class Contract:
 
     jobs: tuple[JobContract, ...]
     operations: tuple[OperationContract, ...]
+    events: tuple[EventContract, ...] = ()
+    consumers: tuple[ConsumerContract, ...] = ()
 
     @property
     def without_key(self) -> tuple[str, ...]:
@@ -84,7 +93,12 @@ class Contract:
 def contract() -> Contract:
     """Return what the code that runs declares."""
     jobs = [_job(definition) for name, definition in registry.definitions() if name == definition.job_type]
-    return Contract(jobs=tuple(jobs), operations=tuple(_operations()))
+    return Contract(
+        jobs=tuple(jobs),
+        operations=tuple(_operations()),
+        events=tuple(event_contracts()),
+        consumers=tuple(consumer_contracts()),
+    )
 
 
 def _job(definition: JobDefinition) -> JobContract:
@@ -98,9 +112,9 @@ def _job(definition: JobDefinition) -> JobContract:
         priority=options.priority,
         owner=options.owner,
         recovery=recovery_of(definition),
-        key=options.key or "",
+        key=options.key or ("{event.id}" if definition.source else ""),
         key_scope=options.key_scope,
-        key_ttl=options.key_ttl,
+        key_ttl=key_life(definition) if definition.source else options.key_ttl,
         on_duplicate=options.on_duplicate,
         subject=options.subject,
         useful_for=options.useful_for,

@@ -34,14 +34,19 @@ def consumer_options(
     return replace(options, key_ttl=max(options.key_ttl, keep), on_duplicate="return")
 
 
-def _check_handler(definition: JobDefinition) -> None:
+def takes_messages(definition: JobDefinition) -> bool:
+    """Say whether a handler can take a message: it takes ``data``, and needs nothing that a message does not have."""
     parameters = definition.signature.parameters
     needed = {
         name
         for name, parameter in parameters.items()
         if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
     }
-    if "data" not in parameters or not needed <= set(GIVEN):
+    return "data" in parameters and needed <= set(GIVEN)
+
+
+def _check_handler(definition: JobDefinition) -> None:
+    if not takes_messages(definition):
         msg = (
             f"{definition.job_type}{definition.signature} cannot take messages: its handler must take 'data', may take "
             "'message_id' and 'source', and needs a default for everything else."

@@ -11,6 +11,7 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.define.definition import JobDefinition
 from django_jobs.define.subscribe import LOCAL, subscribers
+from django_jobs.domain.events import Guarantee
 from django_jobs.exceptions import DefinitionError
 from django_jobs.outbox.publisher import Publisher
 from django_jobs.store.subscriptions import Route
@@ -51,6 +52,16 @@ def subscriber_of(destination: str) -> JobDefinition | None:
     """Return the subscriber behind a destination, or None when this code has none."""
     found = registry.find(destination.removeprefix(LOCAL))
     return found if found is not None and found.source is not None else None
+
+
+def guarantee_of(name: str) -> tuple[str, Guarantee | None]:
+    """Return the publisher class of a destination as the settings name it, and what it promises, if it says so."""
+    path: str = get_settings().destinations[name]["PUBLISHER"]
+    try:
+        promised = getattr(import_string(path), "guarantee", None)
+    except ImportError:
+        promised = None  # a system check tells why
+    return path, promised if isinstance(promised, Guarantee) else None
 
 
 def make_publisher(name: str) -> Publisher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
@@ -21,6 +22,11 @@ def delivery_key(claimed: ClaimedDelivery) -> str:
     """Return the key of a subscriber's job: the event's id, and the number of the redispatch if it is one."""
     event = str(claimed.event.id)
     return f"{event}:{claimed.redispatch}" if claimed.redispatch else event
+
+
+def key_life(definition: JobDefinition) -> timedelta:
+    """Return how long after its end a subscriber's job answers to the event's id: as long as the event may be there."""
+    return max(definition.options.key_ttl, get_settings().keep_events)
 
 
 def deliver(batch: Sequence[ClaimedDelivery], *, using: str) -> list[tuple[ClaimedDelivery, Report]]:
@@ -54,8 +60,7 @@ def _prepared(claimed: ClaimedDelivery, definition: JobDefinition, using: str) -
     most = rules.event_max_bytes + ENVELOPE_BYTES
     depth = rules.payload_max_depth + ENVELOPE_DEPTH
     text = canonical({"event": to_payload(event)}, max_bytes=most, max_depth=depth)
-    # As long as the event may be there, its id answers as a duplicate.
-    options = replace(definition.options, key_ttl=max(definition.options.key_ttl, rules.keep_events))
+    options = replace(definition.options, key_ttl=key_life(definition))
     return Prepared(
         options=options,
         arguments=text,

@@ -182,7 +182,9 @@ def _renamed() -> str:
 
 def test_contract_refuses_what_nobody_declared() -> None:
     """A slip of the pen is told."""
-    with pytest.raises(CommandError, match=r"neither a job type nor an operation 'shop\.nothing'") as caught:
+    with pytest.raises(
+        CommandError, match=r"neither a job type nor an operation nor an event type 'shop\.nothing'"
+    ) as caught:
         jobs("contract", "shop.nothing")
 
     assert caught.value.returncode == 2
