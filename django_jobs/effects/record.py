@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol, cast
 
-from django_jobs import clock
+from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.effects import (
@@ -49,6 +49,7 @@ from django_jobs.masking import described, redactor
 from django_jobs.store import Claimed, Held
 from django_jobs.store.effect_rows import Intent, OnAmbiguous
 from django_jobs.store.effects import Intended, Recorded, answered, intend, record
+from django_jobs.store.leases import groups_of
 
 ROUNDS = 5  # of deciding anew within one attempt, after an answer that changed nothing for good
 EVIDENCE_PATIENCE = timedelta(minutes=10)  # how long an answer is kept in hand for a database that is away
@@ -252,16 +253,30 @@ class Performance:
 
     def _request(self, call: EffectCall) -> Outcome:
         """Make the request; what cannot be told from an answer is unknown, never an exception that gets lost."""
+        began = clock.boot_seconds()
         try:
             call.check_deadline()
-            found = self.operation.send(call, **self.arguments)
+            found: Outcome = self.operation.send(call, **self.arguments)
         except DeadlinePassedError as error:
             return Rejected(str(error), permanent=False, key_is_burnt=False)
         except BaseException as error:  # noqa: BLE001  whatever it raised, the request may have been applied
-            return Unknown(_described(error))
+            found = Unknown(_described(error))
         if not isinstance(found, Confirmed | Rejected | Unknown):
-            return Unknown(f"{self.operation.name} returned {type(found).__name__} instead of an outcome.")
+            found = Unknown(f"{self.operation.name} returned {type(found).__name__} instead of an outcome.")
+        wish = None if isinstance(found, Confirmed) else _positive(found.retry_after)
+        self._tell_call(began, type(found).__name__.lower(), wish)
         return found
+
+    def _tell_call(self, began: float, outcome: str, wish: timedelta | None = None) -> None:
+        telemetry.emit(
+            "downstream.called",
+            downstream=self.intent.provider,
+            outcome=outcome,
+            seconds=clock.boot_seconds() - began,
+            retry_after=wish,
+            job_id=self.attempt.job_id,
+            **groups_of(self.attempt),
+        )
 
     def _normal(self, outcome: Outcome) -> Outcome:
         """Redact what is text for people, and bring an untidy answer into the form of the row."""
@@ -298,15 +313,19 @@ class Performance:
         """Ask the provider what happened; whatever goes wrong with the question means: not found out."""
         assert self.operation.ask is not None  # noqa: S101  decide() asks only operations that can
         call = self._call(intended)
+        began = clock.boot_seconds()
         try:
             call.check_deadline()
             found = self.operation.ask(call, **self.question)
-        except BaseException as error:  # noqa: BLE001  a question that failed teaches nothing
+        except DeadlinePassedError as error:
             return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": _described(error)})
+        except BaseException as error:  # noqa: BLE001  a question that failed teaches nothing
+            found = Reconciliation(Verdict.UNAVAILABLE, evidence={"error": _described(error)})
         if isinstance(found, Verdict):
             found = Reconciliation(found)
         if not isinstance(found, Reconciliation):
-            return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": f"returned {type(found).__name__}"})
+            found = Reconciliation(Verdict.UNAVAILABLE, evidence={"error": f"returned {type(found).__name__}"})
+        self._tell_call(began, "not_answered" if found.verdict is Verdict.UNAVAILABLE else "asked")
         return replace(found, evidence=_evidence(found.evidence))
 
     def _settled(self, intended: Intended, reason: str, *, wish: timedelta | None = None) -> Confirmed:

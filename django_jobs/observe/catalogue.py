@@ -22,6 +22,7 @@ ALLOWED_LABELS = frozenset(
 
 DELAYS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 1800, 3600, 14400)
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+PAUSES = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 CLAIMS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
@@ -68,8 +69,16 @@ def _counter(name: str, labels: Sequence[str], text: str, values: str = "") -> S
     return Spec(name=name, kind=Kind.COUNTER, source=Source.EVENTS, labels=tuple(labels), help=text, values=values)
 
 
-def _histogram(name: str, labels: Sequence[str], text: str, buckets: tuple[float, ...]) -> Spec:
-    return Spec(name=name, kind=Kind.HISTOGRAM, source=Source.EVENTS, labels=tuple(labels), help=text, buckets=buckets)
+def _histogram(name: str, labels: Sequence[str], text: str, buckets: tuple[float, ...], values: str = "") -> Spec:
+    return Spec(
+        name=name,
+        kind=Kind.HISTOGRAM,
+        source=Source.EVENTS,
+        labels=tuple(labels),
+        help=text,
+        values=values,
+        buckets=buckets,
+    )
 
 
 def _gauge(name: str, source: Source, labels: Sequence[str], text: str, values: str = "") -> Spec:
@@ -140,6 +149,32 @@ SPECS: tuple[Spec, ...] = (
         DELAYS,
     ),
     _histogram("claim_duration_seconds", (), "Time that one claim took.", CLAIMS),
+    _histogram(
+        "downstream_duration_seconds",
+        (*JOB, "downstream", "outcome"),
+        "Time that one request to a provider took, or one question what became of it; what was not sent is left out.",
+        DURATIONS,
+        "confirmed, rejected, unknown, asked, not_answered",
+    ),
+    _histogram(
+        "downstream_retry_after_seconds",
+        ("downstream",),
+        "How long providers and destinations asked to be left alone, each time that one did.",
+        PAUSES,
+    ),
+    _counter(
+        "downstream_breaker_openings",
+        ("downstream",),
+        "Pauses in sending to a destination because it answered nothing, the first of an outage and each further one.",
+    ),
+    _histogram("outbox_batch_duration_seconds", ("destination",), "Time that a publisher took for a batch.", DURATIONS),
+    _histogram(
+        "outbox_dispatch_delay_seconds",
+        ("destination",),
+        "Time from publishing an event to its confirmation, by the clock of the worker's host; what a person sends "
+        "again is left out.",
+        DELAYS,
+    ),
     _gauge("worker_busy_slots", Source.EVENTS, ("queue",), "Attempts that run now in this worker."),
     _gauge("worker_slots", Source.WORKER, (), "Attempts that this worker can run at once."),
     _gauge("worker_last_tick_timestamp_seconds", Source.WORKER, (), "When the supervisor's loop last went round."),
@@ -164,6 +199,15 @@ SPECS: tuple[Spec, ...] = (
     _gauge("outbox_pending_events", _D, ("destination",), "Events that are not delivered yet."),
     _gauge("outbox_oldest_event_age_seconds", _D, ("destination",), "Age of the oldest of these; 0: there is none."),
     _gauge("outbox_dead_events", _D, ("destination",), "Deliveries that wait for a human."),
+    _gauge(
+        "downstream_breaker_open",
+        _D,
+        ("downstream",),
+        "1 while a destination does not answer: nothing is sent for a while, then one event at a time.",
+    ),
+    _gauge(
+        "downstream_breaker_failures", _D, ("downstream",), "Batches in a row that it did not answer; 0: it answers."
+    ),
     _gauge("workers", _D, ("state",), "Workers that have not stopped in good order.", "live, stale"),
     _gauge("exporter_up", _D, (), "1 if the last look at the database was complete."),
     _gauge("exporter_duration_seconds", _D, (), "Time that the last look took."),

@@ -119,6 +119,10 @@ class DatabaseGauges:
             _at_least(values, "outbox_oldest_event_age_seconds", (name,), item.age)
         for item in found.dead:
             _add(values, "outbox_dead_events", (self._destinations.label(item.name),), item.many)
+        for breaker in found.breakers:
+            name = self._destinations.label(breaker.name)
+            values[("downstream_breaker_open", (name,))] = 1
+            _add(values, "downstream_breaker_failures", (name,), breaker.failures)
         for worker in found.workers:
             _add(values, "workers", ("live" if worker.live else "stale",), 1)
         return values
@@ -154,6 +158,8 @@ def _at_least(values: Values, name: str, of: tuple[str, ...], age: timedelta) ->
 def _zeros() -> Values:
     """Return a zero for all that is declared, so that alerts find their series before the first job."""
     values: Values = {("workers", (state,)): 0.0 for state in ("live", "stale")}
+    for gauge in ("downstream_breaker_open", "downstream_breaker_failures"):
+        values |= {(gauge, (destination,)): 0.0 for destination in get_settings().destinations}
     for name, definition in registry.definitions():
         options = definition.options
         if name != definition.job_type:

@@ -66,8 +66,11 @@ class Metrics:
             "claim.made": self._claimed,
             "loop.failed": self._loop_failed,
             "effect.reconciled": self._reconciled,
-            "delivery.publish": lambda fields: self._delivered({**fields, "outcome": "confirmed"}),
+            "delivery.publish": self._published,
             "delivery.settle": self._delivered,
+            "downstream.called": self._called,
+            "publisher.done": self._carried,
+            "destination.down": self._down,
             **{f"inbox.{outcome}": self._received(outcome) for outcome in ("created", "duplicate", "quarantined")},
             **{event: self._effect(outcome) for event, outcome in _EFFECTS.items()},
         }
@@ -168,6 +171,32 @@ class Metrics:
     def _delivered(self, fields: Fields) -> None:
         kind, to = self._texts.label(str(fields["event_type"])), self._texts.label(str(fields["destination"]))
         self.series("outbox_dispatches", kind, to, str(fields["outcome"])).inc()
+
+    def _published(self, fields: Fields) -> None:
+        self._delivered({**fields, "outcome": "confirmed"})
+        delay: timedelta | None = fields.get("delay")
+        if delay is not None:
+            to = self._texts.label(str(fields["destination"]))
+            self.series("outbox_dispatch_delay_seconds", to).observe(max(0.0, delay.total_seconds()))
+
+    def _called(self, fields: Fields) -> None:
+        place = (*self._job(fields), self._texts.label(str(fields["downstream"])), str(fields["outcome"]))
+        self.series("downstream_duration_seconds", *place).observe(max(0.0, fields["seconds"]))
+        self._asked_to_wait(fields, "downstream")
+
+    def _carried(self, fields: Fields) -> None:
+        to = self._texts.label(str(fields["destination"]))
+        self.series("outbox_batch_duration_seconds", to).observe(max(0.0, fields["seconds"]))
+        self._asked_to_wait(fields, "destination")
+
+    def _asked_to_wait(self, fields: Fields, whose: str) -> None:
+        wait: timedelta | None = fields.get("retry_after")
+        if wait is not None:
+            name = self._texts.label(str(fields[whose]))
+            self.series("downstream_retry_after_seconds", name).observe(max(0.0, wait.total_seconds()))
+
+    def _down(self, fields: Fields) -> None:
+        self.series("downstream_breaker_openings", self._texts.label(str(fields["destination"]))).inc()
 
     def _received(self, outcome: str) -> Callable[[Fields], None]:
         return lambda fields: self.series("inbox_messages", self._texts.label(str(fields["consumer"])), outcome).inc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from django_jobs.domain.events import Confirmed, Error, Nacked, Report, Returned, Timeout
 from django_jobs.masking import described
@@ -25,6 +26,9 @@ def _checked(report: object) -> Report:
         return Error(f"The publisher gave a {type(report).__name__} with a {type(text).__name__} as its text.")
     if status is not None and (isinstance(status, bool) or not isinstance(status, int) or status not in STATUSES):
         return Error(f"The publisher gave a {type(report).__name__} with a status that is none.")
+    wish = getattr(report, "retry_after", None)
+    if wish is not None and not isinstance(wish, timedelta):
+        return Error(f"The publisher gave a {type(report).__name__} with a {type(wish).__name__} as its retry_after.")
     return report  # type: ignore[return-value]
 
 

@@ -208,6 +208,19 @@ class Dispatcher:
             self._record_again()
 
     def _publish(self, name: str, batch: Sequence[ClaimedDelivery]) -> list[Report]:
+        began = clock.boot_seconds()
+        reports = self._reports(name, batch)
+        wishes = [report.retry_after for report in reports if isinstance(report, Error) and report.retry_after]
+        telemetry.emit(
+            "publisher.done",
+            destination=name,
+            count=len(batch),
+            seconds=clock.boot_seconds() - began,
+            retry_after=max(wishes, default=None),
+        )
+        return reports
+
+    def _reports(self, name: str, batch: Sequence[ClaimedDelivery]) -> list[Report]:
         seconds = get_settings().delivery_timeout.total_seconds()
         try:
             if name not in self._publishers:

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
-from django_jobs import telemetry
+from django_jobs import clock, telemetry
 from django_jobs.domain.deliveries import Following
 from django_jobs.domain.events import Confirmed, Event, Parcel
 from django_jobs.store.statements import Row, run
@@ -134,6 +134,7 @@ def mark_published(found: Sequence[tuple[ClaimedDelivery, Confirmed]], *, using:
             destination=item.destination,
             event_type=item.event.type,
             number=item.number,
+            delay=None if item.redispatch else clock.now() - item.event.created_at,
         )
     return marked
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django_jobs.conf import get_settings
-from django_jobs.models import Pause
+from django_jobs.models import Destination, Pause
 from django_jobs.store.pauses import pauses
 from django_jobs.store.statements import Row, run
 from django_jobs.store.times import read_now
@@ -56,6 +56,14 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """A destination that does not answer, and how many batches in a row it did not."""
+
+    name: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
     """A worker that has not stopped in good order; an empty list of queues means every queue."""
 
@@ -76,6 +84,7 @@ class Overview:
     effects: Sequence[Waiting]
     pending: Sequence[Waiting]
     dead: Sequence[Waiting]
+    breakers: Sequence[Breaker]
     workers: Sequence[Present]
     pauses: Sequence[Pause]
     limit: int
@@ -97,6 +106,7 @@ def overview(*, using: str) -> Overview:
         effects=[_waiting(row, "name") for row in run("queries/open_effects", given, using=using)],
         pending=[_waiting(row, "destination") for row in deliveries if row["stands"] == "pending"],
         dead=[_waiting(row, "destination") for row in deliveries if row["stands"] == "dead_lettered"],
+        breakers=_breakers(using),
         workers=[_present(row) for row in run("queries/present_workers", {}, using=using)],
         pauses=pauses(using=using),
         limit=limit,
@@ -124,6 +134,11 @@ def _oldest(row: Row) -> Oldest:
 
 def _waiting(row: Row, name: str) -> Waiting:
     return Waiting(name=row[name], many=row["many"], age=_age(row, "created_at"))
+
+
+def _breakers(using: str) -> list[Breaker]:
+    down = Destination.objects.using(using).filter(failures__gt=0).order_by("name")  # a small table
+    return [Breaker(name=name, failures=failures) for name, failures in down.values_list("name", "failures")]
 
 
 def _present(row: Row) -> Present:

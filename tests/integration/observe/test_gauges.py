@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_jobs import clock, job
 from django_jobs.define import registry
-from django_jobs.models import Job
+from django_jobs.models import Destination, Job
 from django_jobs.observe import gauges as room
 from django_jobs.observe.catalogue import SPECS, Source
 from django_jobs.observe.gauges import FRESH, DatabaseGauges
@@ -23,6 +23,8 @@ from django_jobs.store.overview import overview
 from tests.databases import Server
 from tests.factories import JobFactory, PauseFactory, SideEffectFactory, WorkerFactory
 from tests.factories_observe import ObservedDeliveryFactory
+from tests.factories_outbox import DestinationFactory
+from tests.publishers import RECORDING
 
 pytestmark = pytest.mark.django_db
 
@@ -175,6 +177,20 @@ def test_deliveries_count_until_they_are_published(gauges: DatabaseGauges) -> No
     assert found["outbox_oldest_event_age_seconds[('destination', 'partner')]"] == pytest.approx(420, abs=5)
 
 
+def test_r73_breaker_reads_one_while_a_destination_is_down_and_zero_else(gauges: DatabaseGauges) -> None:
+    """R73: a declared destination reads 0 before its first failure, and any other one once it answers again."""
+    DestinationFactory(down=True)
+    with override_settings(DJANGO_JOBS={"DESTINATIONS": {"quiet": {"PUBLISHER": RECORDING}}}):
+        found = values(gauges)
+        Destination.objects.update(failures=0, open_until=None)
+        after = values(gauges)
+
+    states = ("downstream_breaker_open", "downstream_breaker_failures")
+    assert [found[f"{name}[('downstream', 'crm')]"] for name in states] == [1, 3]
+    assert [found[f"{name}[('downstream', 'quiet')]"] for name in states] == [0, 0]
+    assert [after[f"{name}[('downstream', 'crm')]"] for name in states] == [0, 0]
+
+
 def test_workers_and_pauses(gauges: DatabaseGauges) -> None:
     """Workers that beat are live, silent ones stale, stopped ones gone; a held queue reads 1, the others 0."""
     WorkerFactory.create_batch(2)
@@ -198,6 +214,7 @@ def test_number_of_queries_is_fixed(gauges: DatabaseGauges, declared: str) -> No
     for number in range(10):
         JobFactory(queued=True, queue_name=f"q{number}")
         ObservedDeliveryFactory(destination=f"d{number}")
+        DestinationFactory(name=f"d{number}", down=True)
     with CaptureQueriesContext(connection) as full:
         values(gauges)
 

@@ -29,8 +29,9 @@ class OwnNacked(Nacked):
         Confirmed(status="200"),  # type: ignore[arg-type]
         Error(reason=ValueError("no")),  # type: ignore[arg-type]
         OwnNacked("no"),
+        Error("busy", retry_after=30),  # type: ignore[arg-type]
     ],
-    ids=["none", "text", "receipt", "huge status", "status text", "reason", "subclass"],
+    ids=["none", "text", "receipt", "huge status", "status text", "reason", "subclass", "retry after"],
 )
 def test_report_that_is_none_is_an_error_and_the_others_are_recorded(crm: Desk, report: Any) -> None:
     """The event beside it is marked as published, this one is tried again later, and the dispatcher goes on."""

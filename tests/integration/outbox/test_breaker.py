@@ -8,7 +8,9 @@ import pytest
 
 from django_jobs.domain.events import Confirmed, Error, Nacked, Parcel, Report, Returned, Timeout
 from django_jobs.models import Delivery, DeliveryAttempt, Destination
+from django_jobs.operate.redispatch import Redispatch
 from tests.integration.outbox.conftest import CRM, Clockwork, Subscribe, delivered, dispatcher, published
+from tests.integration.outbox.test_decisions import decided
 from tests.publishers import Desk
 from tests.scenes import Told
 
@@ -166,3 +168,36 @@ def test_local_delivery_goes_on_while_another_destination_is_down(
         CRM: "pending",
         "local:tests.receipt": "published",
     }
+
+
+def test_batch_is_told_with_its_time_and_the_longest_wish(crm: Desk, clockwork: Clockwork) -> None:
+    """Once per batch, however many events it has; a delivery that was confirmed tells how old its event was."""
+    for number in range(3):
+        published(number)
+    wishes = iter([timedelta(seconds=20), timedelta(seconds=40), None])
+    crm.answer = lambda parcel: Error("busy", 429, retry_after=next(wishes))
+    with Told() as told:
+        dispatcher().turn()
+    crm.answer = lambda parcel: Confirmed()
+    clockwork.forward(seconds=90)
+    with Told() as later:
+        dispatcher().turn()
+
+    (batch,) = told.named("publisher.done")
+    assert (batch["destination"], batch["count"], batch["retry_after"]) == (CRM, 3, timedelta(seconds=40))
+    assert isinstance(batch["seconds"], float)
+    assert [fields["retry_after"] for fields in later.named("publisher.done")] == [None] * len(
+        later.named("publisher.done")
+    )
+    assert {fields["delay"] for fields in later.named("delivery.publish")} == {timedelta(seconds=90)}
+
+
+def test_what_a_person_sends_again_has_no_delay(crm: Desk) -> None:
+    """Its event may be months old, which says nothing about the dispatchers."""
+    published()
+    delivered()
+    decided(Redispatch(Delivery.objects.get().pk, using="default"))
+    with Told() as told:
+        delivered()
+
+    assert [fields["delay"] for fields in told.named("delivery.publish")] == [None]

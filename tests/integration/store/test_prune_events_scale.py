@@ -18,11 +18,13 @@ from django_jobs.operate.verify import verify
 from django_jobs.store import prune as store_prune
 from django_jobs.store.statements import load
 from tests.databases import Server
+from tests.factories_outbox import DeliveryFactory
 
 EVENTS = int(os.environ.get("TEST_PRUNE_EVENTS", "20000"))  # how many does not matter to what is asserted
 MEMORY = 20 * 1024 * 1024  # bytes, whatever the number of events
 
 # Ids that rise with time; two deliveries each, every tenth tried twice; half of the events belong to ``keys`` keys in turn.
+# Each row is a copy of the one that the factories made, with other values in some columns.
 FILL = """
 WITH ids AS MATERIALIZED (
     SELECT n, (%(prefix)s || lpad(to_hex(n), 20, '0'))::uuid AS id,
@@ -31,28 +33,30 @@ WITH ids AS MATERIALIZED (
     FROM generate_series(1, %(many)s) n
 ),
 events AS (
-    INSERT INTO django_jobs_outboxevent (id, type, version, source, subject, tenant, data, data_digest, dataref,
-        ordering_key, key_seq, correlation_id, causation_id, traceparent, routed_count, created_at)
-    SELECT id, 'shop.order.paid', 1, 'urn:django:shop', '', '', repeat('x', 500), 'v1:' || md5('x'), '',
-        ordering_key, key_seq, '', '', '', 2, %(then)s
-    FROM ids
+    INSERT INTO django_jobs_outboxevent
+    SELECT made.* FROM ids, django_jobs_outboxevent e, jsonb_populate_record(e, jsonb_build_object(
+        'id', ids.id, 'ordering_key', ids.ordering_key, 'key_seq', ids.key_seq, 'routed_count', 2,
+        'data', repeat('x', 500), 'created_at', %(then)s::timestamptz)) AS made
 ),
 counters AS (
     INSERT INTO django_jobs_orderingkey (ordering_key, last_seq)
     SELECT ordering_key, MAX(key_seq) FROM ids WHERE ordering_key <> '' GROUP BY ordering_key
 ),
 sent AS (
-    INSERT INTO django_jobs_delivery (id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence,
-        failed_count, published_at, receipt, dead_reason, last_error, created_at)
-    SELECT md5('d' || n || name)::uuid, id, name, 0, ordering_key, key_seq, 'published', 2, 1 + (n %% 10 = 0)::int,
-        0, %(then)s, '', '', '', %(then)s
-    FROM ids, (VALUES ('crm'), ('local:shop.receipt')) AS to_(name)
+    INSERT INTO django_jobs_delivery
+    SELECT made.* FROM ids, (VALUES ('crm'), ('local:shop.receipt')) AS way(name), django_jobs_delivery d,
+        jsonb_populate_record(d, jsonb_build_object(
+            'id', md5('d' || n || name)::uuid, 'event_id', ids.id, 'destination', name, 'ordering_key', ids.ordering_key,
+            'key_seq', ids.key_seq, 'fence', 1 + (n %% 10 = 0)::int, 'published_at', %(then)s::timestamptz,
+            'created_at', %(then)s::timestamptz)) AS made
     RETURNING id, fence
 )
-INSERT INTO django_jobs_deliveryattempt (id, delivery_id, number, worker_id, started_at, finished_at, outcome, detail)
-SELECT gen_random_uuid(), sent.id, number, gen_random_uuid(), %(then)s, %(then)s,
-    CASE WHEN number = sent.fence THEN 'confirmed' ELSE 'timeout' END, ''
-FROM sent, generate_series(1, sent.fence) AS number
+INSERT INTO django_jobs_deliveryattempt
+SELECT made.* FROM sent, generate_series(1, sent.fence) AS place, django_jobs_deliveryattempt a,
+    jsonb_populate_record(a, jsonb_build_object(
+        'id', gen_random_uuid(), 'delivery_id', sent.id, 'number', place, 'started_at', %(then)s::timestamptz,
+        'finished_at', %(then)s::timestamptz,
+        'outcome', CASE WHEN place = sent.fence THEN 'confirmed' ELSE 'timeout' END)) AS made
 """
 
 MESSAGES = """
@@ -68,12 +72,19 @@ SELECT id, 'c', 's', 'm' || n, '', '', '', 'no JSON', %(then)s FROM ids
 """
 
 
-def fill(many: int, *, keys: int = 100, statement: str = FILL) -> None:
-    """Store so many events (or messages) of two years ago; ``keys``: among how many ordering keys half of them are."""
+def fill(many: int, *, keys: int = 100) -> None:
+    """Store so many events of two years ago; ``keys``: among how many ordering keys half of them are."""
+    model = DeliveryFactory(published=True)
+    _run(FILL, many, keys=keys)
+    DeliveryAttempt.objects.filter(delivery_id=model.pk).delete()
+    Delivery.objects.filter(pk=model.pk).delete()
+    OutboxEvent.objects.filter(pk=model.event_id).delete()
+
+
+def _run(statement: str, many: int, **more: int) -> None:
     then = datetime.now(UTC) - timedelta(days=730)
-    given = {"prefix": first_id(then).hex[:12], "many": many, "then": then}
     with connection.cursor() as cursor:
-        cursor.execute(statement, {**given, "keys": keys} if statement is FILL else given)
+        cursor.execute(statement, {"prefix": first_id(then).hex[:12], "many": many, "then": then, **more})
         cursor.execute("ANALYZE")
 
 
@@ -148,7 +159,7 @@ def test_looks_at_events_read_as_many_entries_as_they_take(server: Server, keys:
 @pytest.mark.django_db(transaction=True)
 def test_looks_at_messages_read_as_many_entries_as_they_take(server: Server) -> None:
     """A look of ten walks a primary key from where the last one ended."""
-    fill(5_000, statement=MESSAGES)
+    _run(MESSAGES, 5_000)
     now = datetime.now(UTC)
     after = first_id(now - timedelta(days=731))
     limits = {"now": now, "quarantine_before": now, "limit": 10, "upto": first_id(now), "after": after}

@@ -88,6 +88,41 @@ def test_events_from_and_to_outside_are_counted(metrics: Metrics, registry: Coll
     assert value(registry, "inbox_messages_total", consumer="payments", outcome="duplicate") == 1
 
 
+def test_call_to_a_provider_is_counted_and_timed(metrics: Metrics, registry: CollectorRegistry) -> None:
+    """By provider and outcome; how long the provider wants to be left alone is a series of its own."""
+    told = {"downstream": "stripe", "outcome": "rejected", "seconds": 2.0, **CHARGE}
+    metrics("downstream.called", {**told, "retry_after": timedelta(seconds=30)})
+    metrics("downstream.called", {**told, "retry_after": None})
+
+    of = {"downstream": "stripe", "outcome": "rejected", **LABELS}
+    assert value(registry, "downstream_duration_seconds_count", **of) == 2
+    assert value(registry, "downstream_duration_seconds_sum", **of) == 4
+    assert value(registry, "downstream_retry_after_seconds_sum", downstream="stripe") == 30
+    assert value(registry, "downstream_retry_after_seconds_count", downstream="stripe") == 1
+
+
+def test_batch_and_outage_of_a_destination_are_counted(metrics: Metrics, registry: CollectorRegistry) -> None:
+    """How long a publisher took, how long the destination wants to be left alone, and each pause of the breaker."""
+    metrics("publisher.done", {"destination": "crm", "seconds": 1.5, "retry_after": timedelta(minutes=1)})
+    metrics("publisher.done", {"destination": "crm", "seconds": 0.5, "retry_after": None})
+    metrics("destination.down", {"destination": "crm", "failures": 1, "pause": 60.0})
+
+    assert value(registry, "outbox_batch_duration_seconds_sum", destination="crm") == 2
+    assert value(registry, "downstream_retry_after_seconds_sum", downstream="crm") == 60
+    assert value(registry, "downstream_breaker_openings_total", downstream="crm") == 1
+
+
+def test_confirmation_shows_the_delay(metrics: Metrics, registry: CollectorRegistry) -> None:
+    """Since the event was published; a clock that is behind shows none, and what is sent again is left out."""
+    told = {"event_type": "shop.order.paid", "destination": "crm"}
+    for delay in (timedelta(seconds=3), timedelta(seconds=-1), None):
+        metrics("delivery.publish", {**told, "delay": delay})
+
+    assert value(registry, "outbox_dispatches_total", outcome="confirmed", **told) == 3
+    assert value(registry, "outbox_dispatch_delay_seconds_count", destination="crm") == 2
+    assert value(registry, "outbox_dispatch_delay_seconds_sum", destination="crm") == 3
+
+
 def test_refused_calls_count_each_job(metrics: Metrics, registry: CollectorRegistry) -> None:
     """A bulk call that a full queue refused counts as many as it asked for."""
     metrics("enqueue.refused", {"count": 7, **CHARGE})
