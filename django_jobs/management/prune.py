@@ -9,9 +9,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import DefinitionError
 from django_jobs.management.commands.runworker import at_least_one, seconds
-from django_jobs.operate.prune import BATCH, WHY_EVENT_KEPT, WHY_KEPT, Pruned, prune
+from django_jobs.operate.prune import BATCH, WHY_EVENT_KEPT, WHY_KEPT, Pruned, prune, taken_text
 from django_jobs.operate.wording import counted
 
 
@@ -49,14 +50,7 @@ def add_prune(parser: CommandParser) -> None:
 
 
 def _pruned_lines(found: Pruned) -> Iterator[str]:
-    taken = [
-        f"the content of {counted(found.content, 'job')}",
-        f"all rows of {counted(found.jobs, 'job')}",
-        counted(found.keys, "expired key"),
-        counted(found.events, "old event"),
-        counted(found.messages, "old message"),
-        f"{counted(found.quarantine, 'message')} from quarantine",
-    ]
+    taken = [taken_text(kind, getattr(found, kind)) for kind in Pruning]
     if not found.dry_run:
         taken += [counted(found.duplicates, "old duplicate"), counted(found.workers, "old worker")]
     verb = "Would remove" if found.dry_run else "Removed"

@@ -32,6 +32,7 @@ from django_jobs.operate.explain import Explanation, explain
 from django_jobs.operate.history import as_dict, history_of, plain
 from django_jobs.operate.listing import LIMIT, LONGEST, Filters, Listed, Page, list_jobs, parse_since
 from django_jobs.operate.lookup import JobNotFoundError, find_job
+from django_jobs.operate.prune import taken_text
 from django_jobs.operate.verify import Report, verify
 from django_jobs.operate.wording import counted, instant
 
@@ -260,12 +261,8 @@ def _report_lines(report: Report) -> Iterator[str]:
 def _pruned_so_far(report: Report) -> str:
     if not report.pruned:
         return "Nothing has been pruned, so every row must be accounted for."
-    told = {"content": "the content of {}", "jobs": "all rows of {}", "keys": "{}"}
-    parts = [
-        told.get(item.kind, "{}").format(counted(item.rows, "key" if item.kind == "keys" else "job"))
-        for item in report.pruned
-    ]
-    return f"Pruned before, and taken into account: {', '.join(parts)}."
+    parts = ", ".join(taken_text(item.kind, item.rows) for item in report.pruned)
+    return f"Pruned before, and taken into account: {parts}."
 
 
 def _add_doctor(parser: CommandParser) -> None:

@@ -9,19 +9,13 @@ from datetime import timedelta
 from django_jobs.domain.states import Pruning
 from django_jobs.models import PrunedStretch
 from django_jobs.operate.finding import Finding, Look, Surroundings, warning
-from django_jobs.operate.prune import limits_now
-from django_jobs.operate.wording import counted, instant
+from django_jobs.operate.prune import limits_now, taken_text
+from django_jobs.operate.wording import instant
 from django_jobs.store.prune import START, look
 
 PATIENCE = timedelta(days=7)  # a weekly run is often enough
 LOOKED_AT = 1000
-_LOOKED_FOR: dict[Pruning, tuple[str, str]] = {
-    Pruning.CONTENT: ("the content of ", "job"),
-    Pruning.JOBS: ("all rows of ", "job"),
-    Pruning.EVENTS: ("", "event"),
-    Pruning.MESSAGES: ("", "remembered message"),
-    Pruning.QUARANTINE: ("", "quarantined message"),
-}
+_LOOKED_FOR = (Pruning.CONTENT, Pruning.JOBS, Pruning.EVENTS, Pruning.MESSAGES, Pruning.QUARANTINE)
 
 
 def retention_looks() -> tuple[Look, ...]:
@@ -41,10 +35,10 @@ def _not_pruned(around: Surroundings) -> Iterator[Finding]:
         quarantine_before=limits.quarantine_before - PATIENCE,
     )
     found = []
-    for kind, (what, noun) in _LOOKED_FOR.items():
+    for kind in _LOOKED_FOR:
         window = look(kind, overdue, after=START, limit=LOOKED_AT, using=around.using)
         if window is not None and window.due:
-            found.append(what + counted(len(window.due), noun))
+            found.append(taken_text(kind, len(window.due)))
     if found:
         newest = PrunedStretch.objects.using(around.using).order_by("-created_at").first()
         last = f"something was removed last at {instant(newest.created_at)}" if newest else "nothing ever was removed"

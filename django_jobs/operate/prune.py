@@ -20,6 +20,7 @@ from django.db import IntegrityError
 from django_jobs.conf import get_settings
 from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import DefinitionError
+from django_jobs.operate.wording import counted
 from django_jobs.store.prune import START, Limits, Window, look, take, take_duplicates, take_workers
 from django_jobs.store.times import read_now
 
@@ -27,6 +28,15 @@ BATCH = 500
 LARGEST = 10_000
 REFERRED = "referred"  # a table of the project refers to the job by a constraint
 BUSY = "busy"  # somebody held rows of the batch
+
+_WORDS: dict[str, tuple[str, str]] = {
+    Pruning.CONTENT: ("the content of ", "job"),
+    Pruning.JOBS: ("all rows of ", "job"),
+    Pruning.KEYS: ("", "expired key"),
+    Pruning.EVENTS: ("", "event"),
+    Pruning.MESSAGES: ("", "remembered message"),
+    Pruning.QUARANTINE: ("", "quarantined message"),
+}
 
 WHY_KEPT: dict[str, str] = {
     "unresolved": "the outcome of one of its effects is open or waits for a human",
@@ -42,6 +52,12 @@ WHY_EVENT_KEPT: dict[str, str] = {
     REFERRED: WHY_KEPT[REFERRED],
     BUSY: WHY_KEPT[BUSY],
 }
+
+
+def taken_text(kind: str, many: int) -> str:
+    """Write how much of a kind was taken, or should be: "the content of 3 jobs"."""
+    before, noun = _WORDS.get(kind, (f"{kind}: ", "row"))  # a record of another version is shown as well
+    return before + counted(many, noun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

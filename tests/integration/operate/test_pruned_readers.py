@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError
 from django.db.models import F
 
-from django_jobs import receive
+from django_jobs import clock, receive
 from django_jobs.models import IdempotencyKey, Job, JobPayload
 from django_jobs.operate.doctor import diagnose
 from django_jobs.operate.explain import explain
@@ -185,11 +185,9 @@ def test_command_says_what_it_took_and_what_it_kept() -> None:
         text, code = jobs("prune", "--batch", "10", "--max-seconds", "60")
         found = json.loads(jobs("prune", "--json")[0])
 
-    taken = "the content of 1 job, all rows of 0 jobs, 0 expired keys, 1 old event, 0 old messages, "
-    assert dry.startswith(f"Would remove {taken}0 messages from quarantine in database 'default', in ")
-    assert text.splitlines()[0].startswith(
-        f"Removed {taken}0 messages from quarantine, 0 old duplicates, 0 old workers "
-    )
+    taken = "the content of 1 job, all rows of 0 jobs, 0 expired keys, 1 event, 0 remembered messages, "
+    assert dry.startswith(f"Would remove {taken}0 quarantined messages in database 'default', in ")
+    assert text.splitlines()[0].startswith(f"Removed {taken}0 quarantined messages, 0 old duplicates, 0 old workers ")
     assert text.splitlines()[1:] == [
         "Kept 1 old job: the outcome of one of its effects is open or waits for a human.",
         "Kept 1 old event: one of its deliveries is neither published nor discarded.",
@@ -212,3 +210,20 @@ def test_command_says_that_the_time_was_up(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert text.splitlines()[-1] == "The time was up before everything was looked at; run it again."
     assert code == 0
+
+
+def test_verify_says_of_which_kind_the_pruned_rows_were() -> None:
+    """Each kind by its own name, so that nobody takes events for jobs."""
+    charged()
+    DeliveryFactory(published=True)
+    for message_id, content in (("evt_1", b"{}"), ("evt_2", b"no"), ("evt_3", b"no")):
+        receive("payments", message_id, content, consumer=on_payment)
+    Job.objects.filter(state="queued").update(state="succeeded", finished_at=clock.now())
+    run(401)
+
+    told = jobs("verify")[0].splitlines()[-1]
+
+    assert told.endswith(
+        "Pruned before, and taken into account: the content of 2 jobs, 1 event, all rows of 2 jobs, "
+        "1 remembered message, 2 quarantined messages."
+    )
