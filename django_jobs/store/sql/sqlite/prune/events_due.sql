@@ -30,6 +30,8 @@ staying AS MATERIALIZED (
     SELECT k.ordering_key, (
         SELECT e.key_seq FROM django_jobs_outboxevent e
         WHERE e.ordering_key = k.ordering_key AND NOT (e.ordering_key = '')
+            AND e.key_seq > COALESCE((
+                SELECT p.last_seq FROM django_jobs_prunedorder p WHERE p.ordering_key = k.ordering_key), 0)
             AND e.id NOT IN (SELECT j.id FROM judged j WHERE j.kept = '')
         ORDER BY e.key_seq LIMIT 1) AS first_seq
     FROM (SELECT DISTINCT ordering_key FROM judged WHERE kept = '' AND ordering_key <> '') AS k
