@@ -7,24 +7,28 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, models
 from django.test import override_settings
 
-from django_jobs import clock
+from django_jobs import clock, receive
 from django_jobs.models import (
     Delivery,
     DeliveryAttempt,
+    InboxMessage,
     OperatorAction,
     OrderingKey,
     OutboxEvent,
     PrunedOrder,
     PrunedStretch,
+    Quarantine,
 )
 from django_jobs.operate import prune as module
 from django_jobs.operate.prune import Pruned, prune
 from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.verify import verify
+from django_jobs.store import prune as store_prune
 from django_jobs.store.prune import take as real_take
+from tests.declared_consumers import on_payment
 from tests.factories_outbox import DeliveryFactory, OrderingKeyFactory, OutboxEventFactory
 from tests.integration.operate.corrupt_events import healthy_events
 from tests.integration.operate.stories import Story, later
@@ -236,3 +240,44 @@ def test_constraint_of_the_project_keeps_an_event() -> None:
 
     assert (found.events, found.kept_events) == (4, {"referred": 1})
     assert left() == {kept.pk}
+
+
+class BrokenOffError(Exception):
+    """Stands for whatever ends a run in the middle."""
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("statement", ["begin", "events_due", "events", "messages", "quarantine"])
+def test_run_that_breaks_off_leaves_whole_batches(
+    monkeypatch: pytest.MonkeyPatch, statement: str, is_done: bool
+) -> None:
+    """Before or after any statement of its second batch: what is there adds up, and the next run takes the rest."""
+    ordered("published", "published", "published")
+    for number in range(3):
+        receive("payments", f"evt_{number}", {}, consumer=on_payment)
+        receive("payments", f"evt_{number}", b"no", consumer=on_payment)
+    real, seen = store_prune.run, []
+
+    def breaks(name: str, params: Any, *, using: str) -> Any:
+        if name == f"prune/{statement}":
+            seen.append(name)
+        breaks_now = seen.count(f"prune/{statement}") == 2 and name == f"prune/{statement}"
+        if breaks_now and not is_done:
+            raise BrokenOffError
+        rows = real(name, params, using=using)
+        if breaks_now:
+            raise BrokenOffError
+        return rows
+
+    monkeypatch.setattr(store_prune, "run", breaks)
+    with pytest.raises(BrokenOffError):
+        run(91, batch=1)
+    assert violated() == {}
+    run(91, batch=1)
+
+    assert violated() == {}
+    assert [model.objects.count() for model in (OutboxEvent, Delivery, InboxMessage, Quarantine)] == [0, 0, 0, 0]
+    taken = PrunedStretch.objects.values_list("kind").annotate(many=models.Sum("rows")).order_by("kind")
+    assert dict(taken.filter(kind__in=["events", "messages", "quarantine"])) == {
+        "events": 3, "messages": 3, "quarantine": 3,
+    }  # fmt: skip
