@@ -14,6 +14,7 @@ from django_jobs import clock
 from django_jobs.outbox.destinations import known_destinations
 from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.outbox.wake import listen
+from django_jobs.worker.company import Company
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.failures import failures
 from django_jobs.worker.watch import watch
@@ -27,8 +28,10 @@ PAUSES = (0.1, 3.0)  # seconds to wait after a failure, at first and at most
 class Dispatching:
     """Runs a dispatcher in a thread of its own; does nothing in a process that knows no destination."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, company: Company) -> None:
         self._config = config
+        self._company = company
+        company.wake_deliveries = self.wake
         self._wake = threading.Event()
         self._stop = False
         self._failed_since = 0.0
@@ -40,11 +43,21 @@ class Dispatching:
         """Begin, if there is somewhere to deliver to."""
         if not known_destinations():
             return
-        self.dispatcher = Dispatcher(worker_id=self._config.uuid, using=self._config.database, guarded=self._guarded)
+        self.dispatcher = Dispatcher(
+            worker_id=self._config.uuid,
+            child=self._config.child,
+            using=self._config.database,
+            guarded=self._guarded,
+            delivering=lambda suspect: self._company.delivering(suspect=suspect),
+        )
         self.dispatcher.stopping = lambda: self._stop
-        self._end_listening = listen(self._wake.set)
+        self._end_listening = listen(self.wake)
         self._thread = threading.Thread(target=self._run, name="django_jobs-dispatch", daemon=True)
         self._thread.start()
+
+    def wake(self) -> None:
+        """Let the dispatcher look now."""
+        self._wake.set()
 
     def replace_dead(self) -> None:
         """Start another thread if it was ended from outside; called by the loop at each turn."""

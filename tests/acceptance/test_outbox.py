@@ -15,11 +15,12 @@ from django.db import transaction
 from django.test import override_settings
 
 from django_jobs import publish
-from django_jobs.models import Delivery, DeliveryAttempt, Job, OutboxEvent
+from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, OutboxEvent
 from django_jobs.operate.verify import verify
 from django_jobs.outbox.destinations import routes
 from django_jobs.store.subscriptions import sync
 from tests.acceptance.conftest import MakeWorker
+from tests.acceptance.handlers import row
 from tests.acceptance.outbox_handlers import HAPPENED
 from tests.acceptance.workers import pass_time, wait_for
 from tests.crowd import together
@@ -38,7 +39,7 @@ class Receiver:
 
     def __init__(self, folder: Path) -> None:
         self.path, self.die = folder / "received.jsonl", folder / "die"
-        self.destinations = {
+        self.destinations: dict[str, dict[str, Any]] = {
             "crm": {
                 "PUBLISHER": WRITING,
                 "EVENTS": [f"{HAPPENED}:1"],
@@ -71,7 +72,7 @@ def is_all_delivered() -> bool:
 
 def check_history(lines: Lines) -> None:
     """Everything arrived; what arrived more than once has as many attempts on record; each key is in order."""
-    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
+    check_invariants()
     events = {str(pk) for pk in OutboxEvent.objects.values_list("pk", flat=True)}
     assert {line["event"] for line in lines} == events
     attempts = Counter(map(str, DeliveryAttempt.objects.values_list("delivery_id", flat=True)))
@@ -83,6 +84,11 @@ def check_history(lines: Lines) -> None:
         if line["key"] and line["seq"] not in first[line["key"]]:
             first[line["key"]].append(line["seq"])
     assert {key: seqs for key, seqs in first.items() if seqs != sorted(seqs)} == {}
+
+
+def check_invariants() -> None:
+    """Nothing stored contradicts itself."""
+    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
 
 
 def published(number: int, key: str = "") -> None:
@@ -109,6 +115,36 @@ def test_dispatcher_killed_between_publishing_and_marking(
     assert outcomes == {"confirmed": 6, "lost": 2}
     assert Counter(line["event"] for line in receiver.lines).most_common(3)[2][1] == 1
     assert rows() == Counter(dict.fromkeys(range(6), 1))
+
+
+def test_event_that_kills_its_process_is_convicted_and_nothing_beside_it(
+    receiver: Receiver, make_worker: MakeWorker, rows: Callable[[], Counter[int]]
+) -> None:
+    """It dies three times, its neighbours arrive, and jobs that run in the same process lose one attempt at most."""
+    receiver.destinations["crm"]["POISON"] = 3
+    receiver.env["JOBS_DESTINATIONS"] = json.dumps(receiver.destinations)
+    for number in range(6):
+        published(number)
+    row.enqueue_many([{"n": n} for n in range(100, 160)])
+    with make_worker(env=receiver.env, threads=2) as worker:
+        wait_for(_is_all_settled, seconds=90, what=worker.text)
+
+    dead = Delivery.objects.get(state="dead_lettered")
+    assert (dead.dead_reason, dead.lost_count, dead.fence) == ("poison", 3, 3)
+    alone = list(dead.attempts.order_by("number").values_list("outcome", "alone"))
+    assert alone == [("lost", ""), ("lost", "worker"), ("lost", "worker")]
+    assert set(Delivery.objects.exclude(pk=dead.pk).values_list("state", "lost_count")) == {("published", 0)}
+    assert Counter(line["order_id"] for line in receiver.lines)[3] == 3
+    assert rows() == Counter(dict.fromkeys([*range(6), *range(100, 160)], 1))
+    assert set(Job.objects.values_list("state", "lost_count")) == {("succeeded", 0)}
+    lost = Attempt.objects.filter(outcome="lost")
+    assert set(lost.values_list("alone", flat=True)) <= {""}, "no suspected job ran beside the delivery"
+    check_invariants()
+
+
+def _is_all_settled() -> bool:
+    unsettled = Delivery.objects.exclude(state__in=["published", "dead_lettered"]).exists()
+    return not unsettled and not Job.objects.exclude(state="succeeded").exists()
 
 
 def test_drained_worker_leaves_no_delivery(receiver: Receiver, make_worker: MakeWorker, rows: Any) -> None:

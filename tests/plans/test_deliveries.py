@@ -26,8 +26,8 @@ FROM generate_series(1, {many}) AS n
 """
 DELIVERIES = """
 INSERT INTO django_jobs_delivery (id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence,
-    failed_count, available_at, receipt, dead_reason, last_error, created_at)
-SELECT {id}, {id}, 'crm', 0, {key}, {seq}, {state}, 1, 0, 0, {due}, '', '', '', now()
+    failed_count, lost_count, available_at, receipt, dead_reason, last_error, created_at)
+SELECT {id}, {id}, 'crm', 0, {key}, {seq}, {state}, 1, 0, 0, 0, {due}, '', '', '', now()
 FROM generate_series(1, {many}) AS n
 """
 

@@ -25,11 +25,11 @@ stored AS (
 ),
 sent AS (
     INSERT INTO django_jobs_delivery (
-        id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence, failed_count, available_at,
-        receipt, dead_reason, last_error, created_at)
+        id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence, failed_count, lost_count,
+        available_at, receipt, dead_reason, last_error, created_at)
     SELECT (left(%(event_id)s::text, 14) || '7' || substr(gen_random_uuid()::text, 16))::uuid, %(event_id)s::uuid,
         r.destination, 0, %(ordering_key)s::text, %(key_seq)s::bigint, CASE WHEN r.waits THEN 'waiting' ELSE 'pending' END,
-        1, 0, 0, CASE WHEN r.waits THEN NULL ELSE clock.now END, '', '', '', clock.now
+        1, 0, 0, 0, CASE WHEN r.waits THEN NULL ELSE clock.now END, '', '', '', clock.now
     FROM routes r, clock
     RETURNING state
 )
