@@ -42,10 +42,10 @@ def send_again(event: OutboxEvent, destinations: Iterable[str], *, using: str) -
 
 
 def discard_delivery(delivery_id: uuid.UUID, *, revision: int, using: str) -> bool:
-    """Settle a dead delivery as not to be delivered, and let the next of its ordering key go.
+    """Settle a delivery that is dead, or was tried in vain, as not to be delivered; the next of its ordering key goes.
 
     Returns:
-        False when it is not dead any more, or was changed since that revision.
+        False when it may not be discarded any more, or was changed since that revision.
     """
     rows = run("outbox/discard", {"delivery_id": delivery_id, "revision": revision}, using=using)
     if rows:
