@@ -48,7 +48,7 @@ class DiscardDelivery(DeliveryDecision):
         """
         delivery = self.delivery()
         refused = discard_refused(delivery)
-        facts = {
+        facts: dict[str, Any] = {
             "delivery": str(delivery.pk),
             "event": str(delivery.event_id),
             "destination": delivery.destination,

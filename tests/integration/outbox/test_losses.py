@@ -224,6 +224,7 @@ def test_silent_worker_is_judged_by_those_that_may(site: Site, clockwork: Clockw
 
     other = Dispatcher(worker_id=uuid7(), using="default")
     assert other.turn() is None
+    assert take_back_expired(using="default") == 0
     assert Delivery.objects.get().state == "claimed"
     assert take_back_of_silent(how="its worker stopped saying that it lives", using="default") == 1
 
