@@ -29,7 +29,7 @@ class Rules:
     answers_clear: bool = True
     losses: int = 3
     kills: int = 1  # from outside
-    kills_spare_deliveries: bool = False  # they come only while nothing is delivered
+    kills_come_first: bool = False  # before the killer is delivered
     most: int = 4  # attempts of the killer, one of which somebody outside may have ended
 
 
@@ -90,7 +90,7 @@ class Search:
         else:
             yield from self._claims(world)
         yield from self._job(world, delivering)
-        spared = bool(delivering) and self.rules.kills_spare_deliveries
+        spared = world.events[KILLER].attempts > 0 and self.rules.kills_come_first
         if world.kills and not spared and (delivering or world.job.state == "claimed"):
             yield "somebody kills the process", self._died(world)._replace(kills=world.kills - 1)
 

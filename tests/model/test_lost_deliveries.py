@@ -18,14 +18,14 @@ MUTANTS = {
     "suspects go in company, which acquits": (replace(RIGHT, suspects_go_alone=False), "again and again"),
     "jobs run beside a suspected delivery": (replace(RIGHT, delivery_waits_for_jobs=False), "the job is convicted"),
     "a suspected job runs beside deliveries": (
-        replace(RIGHT, job_waits_for_deliveries=False, kills=2, kills_spare_deliveries=True),
+        replace(RIGHT, job_waits_for_deliveries=False, kills=2, kills_come_first=True),
         "the job is convicted",
     ),
     "suspicion outlives an answer": (replace(RIGHT, answers_clear=False), "held against"),
 }
 
 
-@pytest.mark.parametrize("rules", [RIGHT, replace(RIGHT, kills=2, kills_spare_deliveries=True)])
+@pytest.mark.parametrize("rules", [RIGHT, replace(RIGHT, kills=2, kills_come_first=True)])
 def test_killer_is_convicted_and_nobody_else(rules: Rules) -> None:
     """In every order the killer ends dead after few attempts, its neighbour arrives and the job succeeds."""
     found = Search(rules).run()
