@@ -71,7 +71,8 @@ class Child:
             listen=self.cancels.listen,
         )
         self.idle = Idle(config, self.claimer, self.wake)
-        self.dispatching = Dispatching(config, self.company)
+        self.dispatching = Dispatching(config, self.company, hears=lambda: self.idle.hears)
+        self.idle.on_events(self.dispatching.note_events)
         self._isolated = False
         self._error_since = 0.0
 

@@ -14,15 +14,16 @@ from django.conf import settings
 from django.db import transaction
 from django.test import override_settings
 
-from django_jobs import publish
-from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, OutboxEvent
+from django_jobs import clock, publish
+from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, OutboxEvent, QueueControl
 from django_jobs.operate.verify import verify
 from django_jobs.outbox.destinations import routes
+from django_jobs.store.notify import EVENTS
 from django_jobs.store.subscriptions import sync
 from tests.acceptance.conftest import MakeWorker
 from tests.acceptance.handlers import row
 from tests.acceptance.outbox_handlers import HAPPENED
-from tests.acceptance.workers import pass_time, wait_for
+from tests.acceptance.workers import QUICK, pass_time, wait_for
 from tests.crowd import together
 from tests.publishers import WRITING
 
@@ -173,6 +174,21 @@ def test_stopped_worker_holds_no_delivery(receiver: Receiver, make_worker: MakeW
 
     assert not Delivery.objects.filter(state="claimed").exists()
     assert not DeliveryAttempt.objects.filter(outcome__isnull=True).exists()
+
+
+@pytest.mark.postgres
+def test_sleeping_dispatcher_is_woken_by_a_commit_of_another_process(
+    receiver: Receiver, make_worker: MakeWorker
+) -> None:
+    """It arrives long before the next look: a notification came with the commit."""
+    worker = make_worker(env=receiver.env, times={**QUICK, "JOBS_POLL": "90"}).start().wait_ready(seconds=120)
+    asleep = QueueControl.objects.filter(queue_name=EVENTS, idle_until__gt=clock.now())
+    wait_for(asleep.exists, what=f"an announced sleep: {worker.text}")
+    for number in range(3):
+        published(number)
+        wait_for(lambda: len(receiver.lines) == number + 1, seconds=20, what=worker.text)  # noqa: B023  at once
+
+    assert [line["order_id"] for line in receiver.lines] == [0, 1, 2]
 
 
 class Producers:

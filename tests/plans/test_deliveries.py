@@ -141,6 +141,7 @@ def test_one_hot_key(server: Server) -> None:
         "event_id": uuid.uuid4(), "type": "tests.order.paid", "version": 1, "source": "s", "subject": "", "tenant": "",
         "data": "{}", "data_digest": "", "dataref": "", "ordering_key": "order:1", "key_seq": MANY + 1, "job_id": None,
         "attempt_id": None, "fence": None, "correlation_id": "", "causation_id": "", "traceparent": "",
+        "notify": True,
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,4 +1,4 @@
--- purpose: store an event, and one delivery for each destination that is subscribed to it
+-- purpose: store an event, and one delivery for each destination that is subscribed to it; wake a dispatcher that sleeps
 -- guard: none; an earlier statement of this transaction holds the counter of the ordering key
 -- index: django_jobs_subscription_once, django_jobs_delivery_head
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
@@ -32,5 +32,12 @@ sent AS (
         1, 0, 0, 0, CASE WHEN r.waits THEN NULL ELSE clock.now END, '', '', '', clock.now
     FROM routes r, clock
     RETURNING state
+),
+woken AS MATERIALIZED (
+    SELECT pg_notify('django_jobs_wake', c.queue_name)
+    FROM clock, django_jobs_queuecontrol c
+    WHERE %(notify)s::boolean AND c.queue_name = '*events' AND c.idle_until > clock.now
+        AND EXISTS (SELECT 1 FROM sent WHERE state = 'pending')
 )
-SELECT COUNT(*) AS routed, COUNT(*) FILTER (WHERE state = 'waiting') AS waiting FROM sent
+SELECT COUNT(*) AS routed, COUNT(*) FILTER (WHERE state = 'waiting') AS waiting, EXISTS (SELECT 1 FROM woken) AS woken
+FROM sent
