@@ -84,8 +84,9 @@ class BellEnd:
             return False
         self.over = not signs
         states = [sign for sign in signs if sign in HEARD + DEAF]
+        before = self.heard
         if states:
             self.heard = states[-1] == HEARD[0]
-        if EVENTS in signs:
+        if EVENTS in signs or (self.heard and not before):  # from now on the dispatcher can ask to be notified
             self.on_events()
         return RING in signs

@@ -289,6 +289,9 @@ def test_bell_of_events_calls_the_dispatcher_and_wakes_no_loop() -> None:
 
     assert not wake.wait(0)
     assert called == [1]
+    bell.tell(heard=True)
+    assert not wake.wait(0)
+    assert called == [1, 1], "it can ask to be notified now"
     bell.close()
     wake.close()
 
