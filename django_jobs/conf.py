@@ -101,8 +101,8 @@ class JobsSettings:
     keep_workers: timedelta = _days(30, "How long rows of workers are kept after their last heartbeat.")
     notify: bool = _doc(
         True,
-        "Wake idle workers by NOTIFY on PostgreSQL. A notification names a queue and nothing else, and is sent only "
-        "while a worker sleeps. Without it, workers poll.",
+        "Wake idle workers by NOTIFY on PostgreSQL. A notification names a queue, or says that there are "
+        "events, and is sent only while a worker sleeps. Without it, workers poll.",
     )
     listen_dsn: str = _doc(
         "",

@@ -16,8 +16,9 @@ from django_jobs.domain.states import Alone
 from django_jobs.models import Delivery, DeliveryAttempt, Worker
 from django_jobs.operate.verify import verify
 from django_jobs.outbox.dispatcher import Dispatcher
-from django_jobs.outbox.losses import take_back_expired, take_back_of_dead, take_back_of_silent
+from django_jobs.outbox.losses import judge, take_back_expired, take_back_of_dead, take_back_of_silent
 from django_jobs.store.deliveries import claim_deliveries
+from django_jobs.store.lost_deliveries import deliveries_held_by, take_back_deliveries
 from tests.factories import WorkerFactory
 from tests.integration.outbox.conftest import CRM, Clockwork, delivered, published
 from tests.publishers import Desk
@@ -260,6 +261,21 @@ def test_other_children_keep_what_they_hold(site: Site) -> None:
     site.dies()
 
     assert Delivery.objects.get().state == "claimed"
+
+
+def test_delivery_that_moved_on_is_left_alone(site: Site) -> None:
+    """What somebody else took back, or is ending right now, is not judged a second time."""
+    published(7)
+    _claimed(site)
+    (stale,) = deliveries_held_by(worker_id=site.worker, child=site.child, using="default")
+    site.dies()
+    _claimed(site, suspects=True)
+
+    with Told() as told:
+        assert take_back_deliveries([judge(stale, how="it ended")], using="default") == set()
+
+    assert told.named("delivery.lost") == []
+    assert (Delivery.objects.get().state, Delivery.objects.get().lost_count) == ("claimed", 1)
 
 
 def _claimed(site: Site, *, alone: Alone = Alone.NO, suspects: bool = False) -> None:

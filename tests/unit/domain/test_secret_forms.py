@@ -49,6 +49,11 @@ def test_what_is_no_secret_is_left_alone(text: str) -> None:
     assert text not in forms_of([BASIC, SIGNING, "Bearer tok_12345"])
 
 
+def test_credentials_that_cannot_be_decoded_are_recognised_as_they_are() -> None:
+    """Basic without base64 is still a secret."""
+    assert {"Basic no base64!", "no base64!"} <= forms_of(["Basic no base64!"])
+
+
 def test_short_parts_are_left_alone() -> None:
     """A secret of a few signs would be found in every number."""
     assert forms_of(["abc", "Bearer 12"]) == forms_of(["Bearer 12"])
