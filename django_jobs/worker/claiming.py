@@ -152,14 +152,20 @@ class Claimer:
             self.seat.ask()  # until the supervisor holds this child; that may be refused for long, so others go on
             if running or not self._company.take_quiet():
                 return None
-            return self._claim(1, suspects=True, alone=Alone.CHILD) or None
+            return self._claim_suspect(Alone.CHILD) or None
         makes_room = self.config.slot == 0  # one child of the worker, the others go on
         if running or not (self._company.ask_quiet() if makes_room else self._company.take_quiet()):
             return [] if makes_room else None
-        found = self._claim(1, suspects=True, alone=Alone.WORKER if self.config.processes == 1 else Alone.CHILD)
+        found = self._claim_suspect(Alone.WORKER if self.config.processes == 1 else Alone.CHILD)
         if not found:
             self._suspect_waits = Alone.NO
         return found or None
+
+    def _claim_suspect(self, alone: Alone) -> list[RunningAttempt]:
+        found = self._claim(1, suspects=True, alone=alone)
+        if not found:  # else deliveries would wait for a job that another child runs
+            self._company.forget_quiet()
+        return found
 
     def _take_with_whole_worker(self) -> list[RunningAttempt]:
         found = self._claim(1, suspects=True, alone=Alone.WORKER)

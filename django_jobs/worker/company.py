@@ -93,6 +93,11 @@ class Company:
             self._asks_quiet = self._quiet_asked_now = True
             return self._delivering is None
 
+    def forget_quiet(self) -> None:
+        """Take back what this claim asked: what needed it was not there."""
+        with self._lock:
+            self._quiet_asked_now = False
+
     def take_quiet(self) -> bool:
         """The same if none is under way; else nothing."""
         with self._lock:

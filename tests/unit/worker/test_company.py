@@ -97,6 +97,18 @@ def test_job_that_bears_no_company_keeps_deliveries_out() -> None:
     assert side.begins(suspect=False) is Alone.NO
 
 
+def test_quiet_is_forgotten_when_what_needed_it_was_not_there() -> None:
+    """A suspect that another child has taken holds no delivery back here."""
+    side = Side()
+    assert side.company.may_claim()
+    assert side.company.take_quiet()
+    assert side.begins(suspect=False) is None
+    side.company.forget_quiet()
+    side.company.claimed(isolated=False)
+
+    assert side.begins(suspect=False) is Alone.NO
+
+
 def test_child_that_makes_no_room_takes_quiet_only_as_it_comes() -> None:
     """While something is delivered it goes on with other jobs and holds no delivery back."""
     side = Side()
