@@ -22,6 +22,9 @@ FIRST_PAUSE = timedelta(seconds=1)  # of a destination that is down; it doubles
 LONGEST_PAUSE = timedelta(minutes=1)
 LONGEST_ASKED = timedelta(hours=1)  # how long a destination may ask us to stay away
 LOSSES = 3  # so many attempts in a row whose process died, the last one without company, make a dead delivery
+SILENT_LOSSES = (
+    6  # and so many, if it was alone in its process each time, but other processes of a silent worker were not
+)
 OUTCOMES: dict[type, DeliveryOutcome] = {
     Confirmed: DeliveryOutcome.CONFIRMED,
     Returned: DeliveryOutcome.RETURNED,
@@ -90,7 +93,9 @@ def after_loss(cause: LossCause, *, alone: Alone, failed_count: int, lost_count:
             lost_count=lost_count,
         )
     lost = lost_count + 1
-    if lost >= LOSSES and convicts(cause, alone, stopping=stopping):
+    if lost >= LOSSES and (
+        convicts(cause, alone, stopping=stopping) or (lost >= SILENT_LOSSES and alone is not Alone.NO and not stopping)
+    ):
         return Following(
             outcome=DeliveryOutcome.LOST,
             state=DeliveryState.DEAD_LETTERED,

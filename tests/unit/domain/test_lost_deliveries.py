@@ -47,6 +47,15 @@ def test_third_loss_convicts_only_without_company(cause: LossCause, alone: Alone
     assert following.dead_reason == ("poison" if dead else "")
 
 
+def test_killer_of_whole_workers_is_convicted_in_the_end() -> None:
+    """With several processes it is never alone on its worker; at the sixth loss that no longer acquits it."""
+    fates = [lost(SILENT, alone=Alone.CHILD, before=before).state for before in range(6)]
+
+    assert fates == [*[DeliveryState.PENDING] * 5, DeliveryState.DEAD_LETTERED]
+    assert lost(SILENT, before=9).state is DeliveryState.PENDING, "in company never"
+    assert lost(SILENT, alone=Alone.CHILD, before=9, stopping=True).state is DeliveryState.PENDING
+
+
 @pytest.mark.parametrize("cause", [EXPIRED, ENDED])
 def test_ends_that_nobody_caused_count_nothing(cause: LossCause) -> None:
     """A lease that ended while the worker lives (an outage) and an end on purpose leave the count as it was."""
