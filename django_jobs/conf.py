@@ -107,8 +107,8 @@ class JobsSettings:
     keep_quarantine: timedelta = _days(90, "How long messages that were put aside are kept for a human.")
     notify: bool = _doc(
         True,
-        "Wake idle workers by NOTIFY on PostgreSQL. A notification names a queue and nothing else, and is sent only "
-        "while a worker sleeps. Without it, workers poll.",
+        "Wake idle workers by NOTIFY on PostgreSQL. A notification names a queue, or says that there are "
+        "events, and is sent only while a worker sleeps. Without it, workers poll.",
     )
     listen_dsn: str = _doc(
         "",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
+from typing import Any
 
 from django_jobs.conf import get_settings
 from django_jobs.domain.errors import ErrorRecord, describe
-from django_jobs.domain.redaction import DEFAULT_NAMES, Redactor
+from django_jobs.domain.redaction import DEFAULT_NAMES, MASK, Redactor
+from django_jobs.domain.secret_forms import SHORTEST, forms_of
 
 
 @cache
@@ -22,3 +26,39 @@ def redactor() -> Redactor:
 def described(error: BaseException) -> ErrorRecord:
     """Return what is stored and logged about an error: masked, and cut to the limit of the settings."""
     return describe(error, redact=redactor().text, limit=get_settings().error_max_bytes)
+
+
+class Known:
+    """Masks in texts from outside what a request carried as its secrets, in any form, and what the settings mask.
+
+    ``least``: shorter parts of a secret are left alone, because they would be found in texts that have nothing to do
+    with it.
+    """
+
+    def __init__(self, secrets: Iterable[str | bytes] = (), *, least: int = SHORTEST) -> None:
+        forms = sorted(forms_of(secrets, least=least), key=len, reverse=True)
+        self._forms = re.compile("|".join(map(re.escape, forms)), re.IGNORECASE) if forms else None
+
+    def told(self, text: str) -> str:
+        """Return what may be stored and shown of a text."""
+        return redactor().text(self.hidden(text))
+
+    def hidden(self, text: str) -> str:
+        """Return a text without these secrets, and otherwise as it is."""
+        return text if self._forms is None else self._forms.sub(MASK, text)
+
+    def hidden_in(self, value: Any) -> Any:
+        """Return a JSON value without these secrets in its texts, at any depth."""
+        if isinstance(value, str):
+            return self.hidden(value)
+        if isinstance(value, Mapping):
+            return {name: self.hidden_in(member) for name, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.hidden_in(member) for member in value]
+        return value
+
+
+def secret_headers(headers: Mapping[str, str]) -> list[str]:
+    """Return the values of those headers whose name says that they are secret."""
+    mask = redactor()
+    return [value for name, value in headers.items() if mask.hides(name)]

@@ -28,6 +28,16 @@ def renamed_consumer(data: Any) -> None:
     """Answer to an older name."""
 
 
+@job(type="tests.on_payment_too", key="payment:{data}", key_scope="payments")
+def books(data: Any) -> None:
+    """Share the scope of its keys with another consumer."""
+
+
+@job(type="tests.on_payment_as_well", key="payment:{data}", key_scope="payments")
+def stock(data: Any) -> None:
+    """Share it too."""
+
+
 @job(type="tests.no_data")
 def no_data(message_id: str) -> None:
     """Take no data, so it cannot be a consumer."""

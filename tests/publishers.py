@@ -70,13 +70,17 @@ class RecordingPublisher:
 
 
 class WritingPublisher:
-    """Carries into a file that a kill cannot take back; ends its process where the file ``die`` says so, once."""
+    """Carries into a file that a kill cannot take back; ends its process where the file ``die`` says so, once.
+
+    An event about the order ``poison`` ends it each time.
+    """
 
     guarantee = GUARANTEE
 
-    def __init__(self, path: str, die: str = "") -> None:
+    def __init__(self, path: str, die: str = "", poison: int | None = None) -> None:
         self.path = Path(path)
         self.die = Path(die) if die else None
+        self.poison = poison
 
     def publish_batch(self, parcels: Sequence[Parcel], *, seconds: float) -> list[Report]:
         """Write one line per parcel, whole or not at all."""
@@ -91,6 +95,8 @@ class WritingPublisher:
                 "pid": os.getpid(),
             }
             self._write(line)
+            if line["order_id"] == self.poison:
+                os.kill(os.getpid(), signal.SIGKILL)
         if self.die is not None and self.die.exists():
             self.die.unlink()
             os.kill(os.getpid(), signal.SIGKILL)

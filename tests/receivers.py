@@ -161,7 +161,7 @@ def at_home(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-def webhook(receiver: Receiver, **options: Any) -> Any:
+def webhook(receiver: Receiver, *, path: str = "/in?tenant=1", **options: Any) -> Any:
     """Return a publisher to the receiver, over plain HTTP unless the receiver speaks TLS."""
     from django_jobs.outbox.publishers.webhook import Webhook
 
@@ -176,4 +176,4 @@ def webhook(receiver: Receiver, **options: Any) -> Any:
     if secure:
         values["ssl_context"] = trusting()
     scheme = "https" if secure else "http"
-    return Webhook(f"{scheme}://hooks.example:{receiver.port}/in?tenant=1", **{**values, **options})
+    return Webhook(f"{scheme}://hooks.example:{receiver.port}{path}", **{**values, **options})

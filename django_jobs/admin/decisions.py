@@ -19,7 +19,7 @@ from django_jobs.models.job import WAITING
 from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.discard import Discard
-from django_jobs.operate.discard_delivery import DiscardDelivery
+from django_jobs.operate.discard_delivery import DiscardDelivery, discard_refused
 from django_jobs.operate.expire_lease import ExpireLease
 from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.replay import Replay
@@ -139,7 +139,7 @@ OFFERS: dict[type[Model], tuple[Offer, ...]] = {
             label="Discard…",
             permission=DiscardDelivery.permission,
             make=lambda delivery, using, _: DiscardDelivery(delivery.pk, using=using),
-            why_not=_only((DeliveryState.DEAD_LETTERED,), "Only a dead delivery."),
+            why_not=discard_refused,
         ),
     ),
     ReplayRequest: (

@@ -162,7 +162,15 @@ class DeliveryAdmin(ReadingAdmin):
     def attempts_made(self, delivery: Delivery) -> SafeString:
         """List each try, its answer and how long it took."""
         rows = [
-            (row.number, row.started_at, row.finished_at, row.outcome or "open", row.status, row.detail)
+            (
+                row.number,
+                row.started_at,
+                row.finished_at,
+                row.outcome or "open",
+                f"alone: {row.alone}" if row.alone else "",
+                row.status,
+                row.detail,
+            )
             for row in DeliveryAttempt.objects.using(self.alias).filter(delivery_id=delivery.pk).order_by("number")
         ]
-        return table("Attempts", ("Number", "Started", "Ended", "Outcome", "Status", "Detail"), rows)
+        return table("Attempts", ("Number", "Started", "Ended", "Outcome", "Company", "Status", "Detail"), rows)

@@ -36,7 +36,10 @@ def _of_rows(key: uuid.UUID, using: str) -> list[uuid.UUID]:
 
 def scopes() -> list[str]:
     """Return the scopes of keys that this code knows, of jobs without a tenant."""
-    return sorted({scope_text("", definition.options.key_scope) for _, definition in registry.definitions()})
+    found = [definition for _, definition in registry.definitions()]
+    declared = {definition.options.key_scope for definition in found}
+    own = {definition.oldest_name for definition in found}  # of messages
+    return sorted(scope_text("", scope) for scope in declared | own)
 
 
 def _holders(text: str, using: str) -> list[uuid.UUID]:

@@ -64,6 +64,11 @@ class JobDefinition:
         """The stored name and the older ones that this handler also answers to."""
         return (self.options.job_type, *self.aliases)
 
+    @property
+    def oldest_name(self) -> str:
+        """The name that it had first: what was remembered under it stays so after a rename."""
+        return self.names[-1]
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Fit arguments to the handler's signature, defaults included.
 

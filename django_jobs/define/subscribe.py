@@ -68,7 +68,7 @@ def _takes_context(func: Callable[..., Any]) -> bool:
 
 def destination_of(definition: JobDefinition) -> str:
     """Return the name of a subscriber's destination: made of its oldest name, so that a rename keeps it."""
-    return LOCAL + definition.names[-1]
+    return LOCAL + definition.oldest_name
 
 
 def subscribers() -> Iterator[tuple[str, JobDefinition]]:

@@ -121,7 +121,7 @@ EVENT_VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="discard-delivery",
-        help="Settle a dead delivery as not to be delivered; prints the plan, acts with --ack.",
+        help="Give up a delivery that is dead or was tried in vain; prints the plan, acts with --ack.",
         add_arguments=_add_delivery,
         run=_discard,
     ),

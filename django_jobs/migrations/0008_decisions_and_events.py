@@ -262,8 +262,10 @@ class Migration(migrations.Migration):
                 ('fence', models.BigIntegerField(default=0)),
                 ('attempt_id', models.UUIDField(blank=True, null=True)),
                 ('lease_owner', models.UUIDField(blank=True, null=True)),
+                ('lease_child', models.IntegerField(blank=True, null=True)),
                 ('lease_expires_at', django_jobs.models.fields.InstantColumn(blank=True, null=True)),
                 ('failed_count', models.PositiveIntegerField(default=0)),
+                ('lost_count', models.PositiveIntegerField(default=0)),
                 ('available_at', django_jobs.models.fields.InstantColumn(blank=True, null=True)),
                 ('published_at', django_jobs.models.fields.InstantColumn(blank=True, null=True)),
                 ('receipt', models.CharField(blank=True, default='', max_length=255)),
@@ -387,6 +389,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(editable=False, primary_key=True, serialize=False)),
                 ('number', models.BigIntegerField()),
                 ('worker_id', models.UUIDField()),
+                ('alone', models.CharField(blank=True, default='', max_length=6)),
                 ('started_at', django_jobs.models.fields.InstantColumn()),
                 ('finished_at', django_jobs.models.fields.InstantColumn(blank=True, null=True)),
                 ('outcome', models.CharField(blank=True, max_length=10, null=True)),
@@ -403,6 +406,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='delivery',
             index=models.Index(condition=models.Q(('state', 'pending')), fields=['destination', 'available_at', 'id'], name='django_jobs_delivery_ready'),
+        ),
+        migrations.AddIndex(
+            model_name='delivery',
+            index=models.Index(condition=models.Q(('lost_count__gt', 0), ('state', 'pending')), fields=['destination', 'available_at'], name='django_jobs_delivery_suspect'),
         ),
         migrations.AddIndex(
             model_name='delivery',

@@ -124,8 +124,10 @@ class Delivery(models.Model):
     fence = models.BigIntegerField(default=0)  # how often it was claimed; the number of the last attempt
     attempt_id = models.UUIDField(null=True, blank=True)
     lease_owner = models.UUIDField(null=True, blank=True)
+    lease_child = models.IntegerField(null=True, blank=True)  # the process of the worker in which its dispatcher works
     lease_expires_at = InstantField(null=True, blank=True)
     failed_count = models.PositiveIntegerField(default=0)  # attempts that speak against the event itself
+    lost_count = models.PositiveIntegerField(default=0)  # attempts in a row whose process died; the next has no company
     available_at = InstantField(null=True, blank=True)
     published_at = InstantField(null=True, blank=True)
     receipt = models.CharField(max_length=255, default="", blank=True)
@@ -135,7 +137,7 @@ class Delivery(models.Model):
     created_at = InstantField()
 
     class Meta:
-        """The due index holds what may go; the head index what an ordering key still waits for."""
+        """The due index holds what may go, the suspect index what goes alone; the head index what a key waits for."""
 
         verbose_name = "delivery"
         verbose_name_plural = "deliveries"
@@ -178,6 +180,11 @@ class Delivery(models.Model):
                 name="django_jobs_delivery_ready",
             ),
             models.Index(
+                fields=["destination", "available_at"],
+                condition=Q(state="pending", lost_count__gt=0),
+                name="django_jobs_delivery_suspect",
+            ),
+            models.Index(
                 fields=["destination", "ordering_key", "key_seq"],
                 condition=Q(state__in=_UNFINISHED, redispatch=0) & ~Q(ordering_key=""),
                 name="django_jobs_delivery_head",
@@ -202,6 +209,9 @@ class DeliveryAttempt(models.Model):
     )
     number = models.BigIntegerField()
     worker_id = models.UUIDField()
+    alone = models.CharField(
+        max_length=6, default="", blank=True
+    )  # '', 'child' or 'worker': nothing ran beside it there
     started_at = InstantField()
     finished_at = InstantField(null=True, blank=True)
     outcome = models.CharField(max_length=10, null=True, blank=True)  # noqa: DJ001  null means open

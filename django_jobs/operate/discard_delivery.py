@@ -1,22 +1,37 @@
-"""Discarding a dead delivery: a person says that the destination does not get this event."""
+"""Discarding a delivery that is dead, or that was tried in vain: a person says that the destination does not get it."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from django_jobs.domain.states import DeliveryState
+from django_jobs.domain.states import DeliveryOutcome, DeliveryState
 from django_jobs.exceptions import ActionChangedError
-from django_jobs.models import Delivery
+from django_jobs.models import Delivery, DeliveryAttempt
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.delivery_decision import DeliveryDecision
 from django_jobs.operate.delivery_lookup import behind_text, held_back_by
 from django_jobs.store.redispatching import discard_delivery
 
+_UNANSWERED = (DeliveryOutcome.TIMEOUT, DeliveryOutcome.LOST)
+_NEVER = Acknowledgement(name="never", label="The destination does not get this event, unless it is dispatched again.")
+
+
+def discard_refused(delivery: Delivery) -> str:
+    """Return why a delivery cannot be discarded now; empty: it can."""
+    state = delivery.state
+    if state == DeliveryState.CLAIMED:
+        return "It is being delivered right now; try again when this attempt has ended."
+    if state == DeliveryState.PENDING and not delivery.fence:
+        return "It was not tried yet; only a delivery that is dead or was tried in vain can be discarded."
+    if state in {DeliveryState.DEAD_LETTERED, DeliveryState.PENDING}:
+        return ""
+    return f"It is {state}; only a delivery that is dead or was tried in vain can be discarded."
+
 
 class DiscardDelivery(DeliveryDecision):
-    """Settle one dead delivery as not to be delivered; what waits behind it goes on."""
+    """Settle a delivery that is dead, or was tried in vain, as not to be delivered; what waits behind it goes on."""
 
     name = "discard_delivery"
 
@@ -32,34 +47,44 @@ class DiscardDelivery(DeliveryDecision):
             DeliveryNotFoundError: There is no such delivery.
         """
         delivery = self.delivery()
-        dead = delivery.state == DeliveryState.DEAD_LETTERED
-        behind = held_back_by(delivery, using=self.using) if dead else 0
+        refused = discard_refused(delivery)
+        facts: dict[str, Any] = {
+            "delivery": str(delivery.pk),
+            "event": str(delivery.event_id),
+            "destination": delivery.destination,
+            "state": delivery.state,
+        }
+        if delivery.state != DeliveryState.PENDING:
+            # A delivery that is tried again and again changes while somebody reads, and the same is said of it.
+            facts["revision"] = delivery.revision
         return Plan(
             action=self.name,
             title=f"Discard the delivery of event {delivery.event_id} to {delivery.destination}",
-            refused="" if dead else f"It is {delivery.state}; only a dead delivery can be discarded.",
-            facts={
-                "delivery": str(delivery.pk),
-                "event": str(delivery.event_id),
-                "destination": delivery.destination,
-                "state": delivery.state,
-                "revision": delivery.revision,
-            },
-            lines=(f"Then {behind_text(behind)} may go, one after the other.",) if behind else (),
-            acknowledge=(_NEVER,) if dead else (),
+            refused=refused,
+            facts=facts,
+            lines=() if refused else tuple(self._lines(delivery)),
+            acknowledge=() if refused else (_NEVER,),
         )
+
+    def _lines(self, delivery: Delivery) -> Iterator[str]:
+        if delivery.state == DeliveryState.PENDING:
+            yield f"It was tried {delivery.fence} times without success, and would be tried again."
+        attempts = DeliveryAttempt.objects.using(self.using).filter(delivery_id=delivery.pk)
+        unanswered = attempts.filter(outcome__in=_UNANSWERED).count()
+        if unanswered:
+            yield f"It may have arrived: {unanswered} of its attempts got no answer."
+        behind = held_back_by(delivery, using=self.using)
+        if behind:
+            yield f"Then {behind_text(behind)} may go, one after the other."
 
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
         """Discard it, and let the next of its key go.
 
         Raises:
-            ActionChangedError: It is not dead any more.
+            ActionChangedError: It may not be discarded any more.
         """
         delivery = self.delivery()
         if not discard_delivery(delivery.pk, revision=delivery.revision, using=self.using):
             msg = "This delivery changed since you looked; nothing was done."
             raise ActionChangedError(msg)
         return f"Discarded the delivery of event {delivery.event_id} to {delivery.destination}.", {}
-
-
-_NEVER = Acknowledgement(name="never", label="The destination does not get this event, unless it is dispatched again.")

@@ -21,6 +21,9 @@ def consumer_options(
 ) -> EnqueueOptions:
     """Return how the job of a message is stored: the message is its key, and the key outlives the inbox row.
 
+    The key is the consumer's own, also if its type shares a ``key_scope``: that is for keys which mean something to the
+    business, and two consumers of one message are two jobs.
+
     Raises:
         DefinitionError: It is no job, or its handler cannot take a message.
     """
@@ -31,7 +34,8 @@ def consumer_options(
     changes = {"key": message_key(source, message_id)} | ({"database": using} if using else {})
     options = consumer.using(**changes).options
     # If the key died first, a message that comes again in between would be a new job.
-    return replace(options, key_ttl=max(options.key_ttl, keep), on_duplicate="return")
+    scope = consumer.definition.oldest_name
+    return replace(options, key_scope=scope, key_ttl=max(options.key_ttl, keep), on_duplicate="return")
 
 
 def takes_messages(definition: JobDefinition) -> bool:
@@ -57,7 +61,7 @@ def _check_handler(definition: JobDefinition) -> None:
 def consumer_name(consumer: DurableJob[..., Any]) -> str:
     """Return the name that stands in the inbox: the oldest one, so that what was taken stays taken after a rename."""
     definition = consumer.definition
-    oldest = (*reversed(definition.aliases), definition.job_type)[0]
+    oldest = definition.oldest_name
     tenant = consumer.options.tenant
     return check_name(scope_text(tenant, oldest) if tenant else oldest, what="consumer with its tenant", limit=200)
 

@@ -18,10 +18,11 @@ from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following, after_report, is_down, pause_after
 from django_jobs.domain.events import Confirmed, Error, Nacked, Report
-from django_jobs.domain.states import DeliveryOutcome, DeliveryState
+from django_jobs.domain.states import Alone, DeliveryOutcome, DeliveryState
 from django_jobs.outbox.answers import told, well_formed
 from django_jobs.outbox.destinations import is_local, known_destinations, make_publisher, routes, subscriber_of
 from django_jobs.outbox.local import deliver
+from django_jobs.outbox.losses import take_back_expired, tell_of_dead
 from django_jobs.outbox.publisher import Publisher
 from django_jobs.store.breakers import give_probe_back, note_down, note_up, take_probe
 from django_jobs.store.deliveries import (
@@ -33,7 +34,6 @@ from django_jobs.store.deliveries import (
     mark_published,
     settle,
     sweep,
-    take_back_lost,
 )
 from django_jobs.store.subscriptions import announce
 
@@ -44,25 +44,48 @@ SHORTEST_MARGIN = timedelta(seconds=2)  # of a lease beyond the time that a publ
 SWEEP_EVERY = 5.0  # seconds between two walks over the ordering keys
 SWEEP_KEYS = 500  # ordering keys of one step of a walk
 SWEEP_SLICE = 0.05  # seconds that a walk may take before something else is done
-TAKE_BACK = 500
 ATTEMPTS_AT_ONCE = 5  # batches of one destination before the others have their turn
 
+SUSPECTS_AT_ONCE = 100  # deliveries that go alone, one after another, before jobs may run beside the dispatcher again
+SUSPECTS_FOR = 15.0  # seconds that this may take before no further one is begun
+BEGIN_AGAIN = 0.5  # seconds until it is tried again to begin what had to wait for jobs of this process
+
 Guard = Callable[[], AbstractContextManager[object]]
+Enter = Callable[[bool], AbstractContextManager["Alone | None"]]
+
+
+def _always(suspect: bool) -> AbstractContextManager[Alone | None]:
+    return nullcontext(Alone.WORKER if suspect else Alone.NO)
 
 
 class Dispatcher:
-    """The work of one thread. ``guarded`` makes a block for database calls, in which the caller bounds them."""
+    """The work of one thread. ``guarded`` makes a block for database calls, in which the caller bounds them.
 
-    def __init__(self, *, worker_id: uuid.UUID, using: str, guarded: Guard = nullcontext) -> None:
+    ``delivering`` makes a block for deliveries, of suspects or of all others; it yields how much company they have in
+    their process, or None when they must not begin now.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker_id: uuid.UUID,
+        using: str,
+        child: int = 0,
+        guarded: Guard = nullcontext,
+        delivering: Enter = _always,
+    ) -> None:
         self.using = using
         self.destinations = known_destinations()
         self._worker_id = worker_id
+        self._child = child
+        self._delivering = delivering
         self._guarded = guarded
         self._publishers: dict[str, Publisher] = {}
         self._unrecorded: list[tuple[ClaimedDelivery, Report]] = []  # answers that the database did not take yet
         self._swept_at = float("-inf")
         self._sweep_after: dict[str, str] = {}
         self._announced = False
+        self._kept_waiting = False  # something is due that may not begin beside what runs in this process
         self._working = False
         self.stopping: Callable[[], bool] = lambda: False
 
@@ -85,16 +108,15 @@ class Dispatcher:
             outlooks = look_at_destinations(self.destinations, using=self.using)
         if any(outlook.some_lost for outlook in outlooks):
             with self._guarded():
-                take_back_lost(limit=TAKE_BACK, using=self.using)
-            return 0.0
-        swept = self._sweep(outlooks)
-        served = [self._serve(outlook) for outlook in outlooks if outlook.is_due and not self.stopping()]
+                taken_back = take_back_expired(using=self.using)
+            if taken_back:
+                return 0.0
+        swept, self._kept_waiting = self._sweep(outlooks), False
+        served = [self._serve(outlook) for outlook in outlooks if not self.stopping()]
         if swept or any(served):
             return 0.0
-        waits = [
-            max(outlook.due_in, outlook.open_for).total_seconds() for outlook in outlooks if outlook.due_in is not None
-        ]
-        return max(0.0, min(waits)) if waits else None
+        due = _next_due(outlooks)
+        return max(due, BEGIN_AGAIN) if self._kept_waiting and due is not None else due
 
     def is_nothing_left(self) -> bool:
         """Say whether nothing waits for a destination of this process, nor is on its way from here.
@@ -103,7 +125,7 @@ class Dispatcher:
         """
         with self._guarded():
             outlooks = look_at_destinations(self.destinations, using=self.using)
-        left = any(outlook.due_in is not None and not outlook.failures for outlook in outlooks)
+        left = any(_waits_for(outlook) and not outlook.failures for outlook in outlooks)
         return not left and not self._working and not self._unrecorded  # asked after the look: a turn may have claimed
 
     def close(self) -> None:
@@ -128,30 +150,53 @@ class Dispatcher:
         self._announced = True
 
     def _serve(self, outlook: Outlook) -> bool:
-        """Deliver to one destination; returns whether something was claimed."""
-        name, lease = outlook.destination, get_settings().delivery_timeout + _margin()
+        """Deliver to one destination what is due, suspects first; returns whether something was claimed."""
+        name = outlook.destination
         if is_local(name) and subscriber_of(name) is None:
             return False
-        room = BATCH
+        served = False
+        for suspects in (True, False):
+            if outlook.suspect_is_due if suspects else outlook.is_due:
+                with self._delivering(suspects) as alone:
+                    if alone is None:
+                        self._kept_waiting = True
+                    else:
+                        served = self._serve_some(outlook, alone, suspects=suspects) or served
+        return served
+
+    def _serve_some(self, outlook: Outlook, alone: Alone, *, suspects: bool) -> bool:
+        name, lease = outlook.destination, _lease()
         if outlook.failures:
             with self._guarded():
                 if not take_probe(name, pause=lease, using=self.using):
                     return False
-            room = 1
-        for _ in range(ATTEMPTS_AT_ONCE):
+        room = 1 if outlook.failures or suspects else BATCH
+        ends_at = clock.boot_seconds() + SUSPECTS_FOR
+        for _ in range(SUSPECTS_AT_ONCE if suspects else ATTEMPTS_AT_ONCE):
             asked_at = clock.boot_seconds()
-            ids = [uuid.uuid4() for _ in range(room)]
-            with self._guarded():
-                batch = claim_deliveries(name, ids, worker_id=self._worker_id, lease=lease, using=self.using)
+            batch = self._claim(name, room, alone, suspects=suspects)
             if not batch:
                 if outlook.failures:  # others had claimed what was due
                     with self._guarded():
                         give_probe_back(name, using=self.using)
                 return False
             down = self._deliver(outlook, batch, asked_at)
-            if down or outlook.failures or len(batch) < room or self.stopping():
+            if down or outlook.failures or len(batch) < room or self.stopping() or clock.boot_seconds() > ends_at:
                 break
         return True
+
+    def _claim(self, name: str, room: int, alone: Alone, *, suspects: bool) -> list[ClaimedDelivery]:
+        with self._guarded():
+            return claim_deliveries(
+                name,
+                [uuid.uuid4() for _ in range(room)],
+                worker_id=self._worker_id,
+                child=self._child,
+                lease=_lease(),
+                suspects=suspects,
+                alone=alone,
+                using=self.using,
+            )
 
     def _deliver(self, outlook: Outlook, batch: Sequence[ClaimedDelivery], asked_at: float) -> bool:
         """Deliver one batch and record the answers; returns whether the destination is down."""
@@ -244,6 +289,7 @@ class Dispatcher:
                         outcome=DeliveryOutcome.RELEASED,
                         state=DeliveryState.PENDING,
                         failed_count=item.failed_count,
+                        lost_count=item.lost_count,
                     ),
                 )
                 for item in batch
@@ -271,7 +317,13 @@ class Dispatcher:
         self._unrecorded = []
         for item in settlements:
             if item.following.state is DeliveryState.DEAD_LETTERED and item.claimed.delivery_id in settled:
-                _tell_of_dead(item)
+                tell_of_dead(
+                    delivery_id=item.claimed.delivery_id,
+                    event_id=item.claimed.event.id,
+                    destination=item.claimed.destination,
+                    reason=item.following.dead_reason,
+                    message=f"refused {item.following.failed_count} times, the last time: {item.detail}",
+                )
 
     def _note_down(self, outlook: Outlook, reports: Sequence[Report]) -> None:
         pause = pause_after(outlook.failures + 1, reports)
@@ -311,22 +363,20 @@ def _margin() -> timedelta:
     return max(SHORTEST_MARGIN, get_settings().delivery_timeout / 3)
 
 
-def _tell_of_dead(item: Settlement) -> None:
-    claimed = item.claimed
-    definition = subscriber_of(claimed.destination) if is_local(claimed.destination) else None
-    logger.error(
-        "The delivery of event %s to %s is dead after %s refusals: %s",
-        claimed.event.id,
-        claimed.destination,
-        item.following.failed_count,
-        item.detail,
-    )
-    telemetry.emit(
-        "owner.alert",
-        reason=f"dead delivery: {item.following.dead_reason}",
-        delivery_id=claimed.delivery_id,
-        event_id=claimed.event.id,
-        destination=claimed.destination,
-        owner=definition.options.owner if definition else "",
-        message=item.detail,
-    )
+def _lease() -> timedelta:
+    return get_settings().delivery_timeout + _margin()
+
+
+def _waits_for(outlook: Outlook) -> bool:
+    return outlook.due_in is not None or outlook.suspect_in is not None
+
+
+def _next_due(outlooks: Sequence[Outlook]) -> float | None:
+    """Return in how many seconds something becomes due."""
+    waits = [
+        max(wait, outlook.open_for).total_seconds()
+        for outlook in outlooks
+        for wait in (outlook.due_in, outlook.suspect_in)
+        if wait is not None
+    ]
+    return max(0.0, min(waits)) if waits else None

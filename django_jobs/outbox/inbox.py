@@ -81,7 +81,7 @@ def receive(
         message_id: The sender's id of the message, the same however often it is sent.
         data: The body as bytes (``request.body``), which is read as JSON and put aside if it is none; or JSON values.
         consumer: The job that works on it. Its handler takes ``data`` and, if it likes, ``message_id`` and ``source``.
-            A ``key`` that it declares is not used: the message is the key.
+            A ``key`` and a ``key_scope`` that it declares are not used: the message is the consumer's own key.
         same_as: A function of the data that returns what two bodies that mean the same have in common, for example
             the data without the time of sending. Default: all of it.
         keep: How long the id is remembered: longer than the sender goes on trying, resends by hand included.

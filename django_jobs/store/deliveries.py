@@ -12,8 +12,10 @@ from typing import Any
 from django.db import connections, transaction
 
 from django_jobs import clock, telemetry
+from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following
 from django_jobs.domain.events import Confirmed, Event, Parcel
+from django_jobs.domain.states import Alone
 from django_jobs.store.statements import Row, run
 
 RECEIPT_LIMIT = 255
@@ -30,6 +32,7 @@ class ClaimedDelivery:
     destination: str
     redispatch: int
     failed_count: int
+    lost_count: int
     event: Event
 
     @property
@@ -40,32 +43,43 @@ class ClaimedDelivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """One destination at a glance; ``due_in`` is None when nothing is pending there."""
+    """One destination at a glance; ``due_in`` is None when nothing is pending there, ``suspect_in`` when no suspect."""
 
     destination: str
     due_in: timedelta | None
+    suspect_in: timedelta | None  # what an attempt was lost of goes alone, and is no part of ``due_in``
     failures: int
     open_for: timedelta  # how long the breaker still keeps everybody away; zero: not at all
     in_order: bool  # something unfinished has an ordering key
-    some_lost: bool  # of any destination: a lease is over
+    some_lost: bool  # of any destination: a lease is over, and its worker is not silent
 
     @property
     def is_due(self) -> bool:
         """Whether something may be claimed now."""
-        return self.due_in is not None and self.due_in <= timedelta(0) and self.open_for <= timedelta(0)
+        return self._is_due(self.due_in)
+
+    @property
+    def suspect_is_due(self) -> bool:
+        """Whether something may be claimed now that has to go alone."""
+        return self._is_due(self.suspect_in)
+
+    def _is_due(self, wait: timedelta | None) -> bool:
+        return wait is not None and max(wait, self.open_for) <= timedelta(0)
 
 
 def look_at_destinations(destinations: Sequence[str], *, using: str) -> list[Outlook]:
     """See by one statement where something is due; locks nothing."""
-    return [_outlook(row) for row in run("outbox/look", {"destinations": list(destinations)}, using=using)]
+    params = {"destinations": list(destinations), "silent_after": get_settings().silent_after}
+    return [_outlook(row) for row in run("outbox/look", params, using=using)]
 
 
 def _outlook(row: Row) -> Outlook:
     now: datetime = row["now"]
-    due, until = row["available_at"], row["open_until"]
+    due, suspect, until = row["available_at"], row["suspect_at"], row["open_until"]
     return Outlook(
         destination=row["destination"],
         due_in=None if due is None else due - now,
+        suspect_in=None if suspect is None else suspect - now,
         failures=row["failures"] or 0,
         open_for=timedelta(0) if until is None else max(timedelta(0), until - now),
         in_order=bool(row["in_order"]),
@@ -74,15 +88,29 @@ def _outlook(row: Row) -> Outlook:
 
 
 def claim_deliveries(
-    destination: str, attempt_ids: Sequence[uuid.UUID], *, worker_id: uuid.UUID, lease: timedelta, using: str
+    destination: str,
+    attempt_ids: Sequence[uuid.UUID],
+    *,
+    worker_id: uuid.UUID,
+    lease: timedelta,
+    using: str,
+    child: int = 0,
+    suspects: bool = False,
+    alone: Alone = Alone.NO,
 ) -> list[ClaimedDelivery]:
-    """Lease due deliveries of one destination, one per attempt id, those first that have been due longest."""
+    """Lease due deliveries of one destination, one per attempt id, those first that have been due longest.
+
+    ``suspects`` takes those of which an attempt was lost, else all others; ``alone`` says how much company they have.
+    """
     params = {
         "destination": destination,
         "attempt_ids": list(attempt_ids),
         "limit": len(attempt_ids),
         "worker_id": worker_id,
         "lease": lease,
+        "child": child,
+        "suspects": suspects,
+        "alone": alone.value,
     }
     rows = run("outbox/claim", params, using=using)
     place = {attempt_id: number for number, attempt_id in enumerate(attempt_ids)}
@@ -107,6 +135,7 @@ def _claimed(row: Row) -> ClaimedDelivery:
         destination=row["destination"],
         redispatch=row["redispatch"],
         failed_count=row["failed_count"],
+        lost_count=row["lost_count"],
         event=event,
     )
 
@@ -119,7 +148,7 @@ def mark_published(found: Sequence[tuple[ClaimedDelivery, Confirmed]], *, using:
     if not found:
         return set()
     rows = [
-        (item.delivery_id, item.attempt_id, _text(report.receipt, RECEIPT_LIMIT), report.status)
+        (item.delivery_id, item.attempt_id, plain(report.receipt, RECEIPT_LIMIT), report.status)
         for item, report in found
     ]
     params: dict[str, Any] = {"rows": rows}
@@ -162,12 +191,13 @@ def settle(found: Sequence[Settlement], *, using: str) -> set[uuid.UUID]:
             item.following.failed_count,
             item.following.delay.total_seconds(),
             item.status,
-            _text(item.detail, DETAIL_LIMIT),
+            plain(item.detail, DETAIL_LIMIT),
             item.following.dead_reason,
+            item.following.lost_count,
         )
         for item in found
     ]
-    names = ("ids", "attempt_ids", "outcomes", "states", "failed", "delays", "statuses", "details", "reasons")
+    names = ("ids", "attempt_ids", "outcomes", "states", "failed", "delays", "statuses", "details", "reasons", "lost")
     params: dict[str, Any] = {"rows": rows}
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         params[name] = list(values)
@@ -185,17 +215,9 @@ def settle(found: Sequence[Settlement], *, using: str) -> set[uuid.UUID]:
     return settled
 
 
-def _text(text: str, limit: int) -> str:
+def plain(text: str, limit: int) -> str:
     """Return what every database stores of a text from outside."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()[:limit]
-
-
-def take_back_lost(*, limit: int, using: str) -> int:
-    """Make deliveries due again whose dispatcher's lease is over; returns how many."""
-    rows = run("outbox/take_back", {"limit": limit}, using=using)
-    for row in rows:
-        telemetry.emit("delivery.lost", delivery_id=row["id"], destination=row["destination"])
-    return len(rows)
 
 
 def sweep(destination: str, *, after: str, limit: int, using: str) -> tuple[str, int]:

@@ -1,6 +1,7 @@
 """Waking sleeping workers on PostgreSQL: who may notify, who sleeps, and whether anything waits.
 
-A notification carries the name of a queue and nothing else. It is a hint: whatever is lost is found by the next poll.
+A notification carries the name of a queue and nothing else, or that there are events. It is a hint: whatever is lost is
+found by the next poll.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from django_jobs.conf import get_settings
 from django_jobs.store.statements import run
 
 CHANNEL = "django_jobs_wake"  # as it stands in the statements that notify
+EVENTS = "*events"  # in the place of a queue's name, also as it stands in the statement: dispatchers sleep there
 PACE = 0.1  # seconds between two notifications of one queue by one process; a transaction of many jobs sends one
 SLEEP_LASTS = timedelta(seconds=20)  # for so long an announced sleep counts; the sleeper repeats it in time
 
@@ -32,6 +34,11 @@ def may_notify(queue_name: str, *, using: str) -> bool:
 def note_notified(queue_name: str, *, using: str) -> None:
     """Remember a notification that was asked for, from the moment at which it is really sent: the commit."""
     telemetry.emit("queue.notify", queue_name=queue_name)
+    remember_notified(queue_name, using=using)
+
+
+def remember_notified(queue_name: str, *, using: str) -> None:
+    """Remember a notification as sent when the transaction has committed."""
     connection = connections[using]
     if connection.in_atomic_block or connection.get_autocommit():
         transaction.on_commit(partial(_remember, (using, queue_name)), using=using, robust=True)

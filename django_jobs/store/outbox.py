@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from django.db import connections
 
 from django_jobs import telemetry
+from django_jobs.store.notify import EVENTS, may_notify, remember_notified, wake
 from django_jobs.store.statements import run
 
 
@@ -58,7 +59,10 @@ def emit(new: NewEvent, *, using: str) -> Routed:
     if new.ordering_key:
         (row,) = run("outbox/number_key", {"ordering_key": new.ordering_key}, using=using)
         key_seq = row["last_seq"]
-    (row,) = run("outbox/emit", {**asdict(new), "key_seq": key_seq}, using=using)
+    params = {**asdict(new), "key_seq": key_seq, "notify": may_notify(EVENTS, using=using)}
+    (row,) = run("outbox/emit", params, using=using)
+    if row.get("woken"):
+        remember_notified(EVENTS, using=using)
     telemetry.emit("event.publish", event_id=new.event_id, event_type=new.type, routed=row["routed"])
     return Routed(routed=row["routed"], waiting=row["waiting"])
 
@@ -68,4 +72,7 @@ def promote_own(event_id: uuid.UUID, *, using: str) -> int:
 
     Its producer calls this after the commit: what it looked at before may have been published in between.
     """
-    return len(run("outbox/promote_own", {"event_id": event_id}, using=using))
+    promoted = len(run("outbox/promote_own", {"event_id": event_id}, using=using))
+    if promoted:
+        wake([EVENTS], using=using)
+    return promoted

@@ -11,6 +11,7 @@ from django_jobs import telemetry
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import DeliveryState
 from django_jobs.models import Delivery, OutboxEvent
+from django_jobs.store.notify import EVENTS, wake
 from django_jobs.store.statements import run
 from django_jobs.store.times import read_now
 
@@ -36,18 +37,20 @@ def send_again(event: OutboxEvent, destinations: Iterable[str], *, using: str) -
             available_at=now,
             created_at=now,
         )
+        wake([EVENTS], using=using)
         telemetry.emit("delivery.redispatch", delivery_id=row.pk, event_id=event.pk, destination=destination)
         made.append(row)
     return made
 
 
 def discard_delivery(delivery_id: uuid.UUID, *, revision: int, using: str) -> bool:
-    """Settle a dead delivery as not to be delivered, and let the next of its ordering key go.
+    """Settle a delivery that is dead, or was tried in vain, as not to be delivered; the next of its ordering key goes.
 
     Returns:
-        False when it is not dead any more, or was changed since that revision.
+        False when it may not be discarded any more, or was changed since that revision.
     """
     rows = run("outbox/discard", {"delivery_id": delivery_id, "revision": revision}, using=using)
     if rows:
+        wake([EVENTS], using=using)
         telemetry.emit("delivery.discard", delivery_id=delivery_id)
     return bool(rows)

@@ -22,7 +22,7 @@ from django_jobs.store.contention import run_again
 Row = dict[str, Any]
 _prepare = False
 THEN = "\n-- then\n"
-COMPUTED = ("now", "claimed_at", "renewed_at", "event_created_at")  # instants that are no columns
+COMPUTED = ("now", "claimed_at", "renewed_at", "event_created_at", "suspect_at")  # instants that are no columns
 
 
 @cache

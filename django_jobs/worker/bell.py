@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 
 RING = b"!"
 HEARD = b"+"  # notifications are heard from now on: a sleeping child asks for them
 DEAF = b"-"
+EVENTS = b"e"  # there are events to deliver
 
 
 class Bell:
@@ -36,6 +38,10 @@ class Bell:
     def ring(self) -> None:
         """Wake the child if it sleeps; one that has not read what was sent before is awake soon anyway."""
         self._send(RING)
+
+    def ring_for_events(self) -> None:
+        """Wake the child's dispatcher."""
+        self._send(EVENTS)
 
     def tell(self, *, heard: bool) -> None:
         """Say whether notifications are heard, if the child does not know; call it again until it gets through."""
@@ -66,6 +72,7 @@ class BellEnd:
         self.descriptor = descriptor
         self.heard = False  # whether notifications are heard
         self.over = False
+        self.on_events: Callable[[], object] = lambda: None
         os.set_inheritable(descriptor, False)  # a program that a handler starts must not keep it
         os.set_blocking(descriptor, False)
 
@@ -77,6 +84,9 @@ class BellEnd:
             return False
         self.over = not signs
         states = [sign for sign in signs if sign in HEARD + DEAF]
+        before = self.heard
         if states:
             self.heard = states[-1] == HEARD[0]
+        if EVENTS in signs or (self.heard and not before):  # from now on the dispatcher can ask to be notified
+            self.on_events()
         return RING in signs

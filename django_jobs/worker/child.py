@@ -17,6 +17,7 @@ from django.db import connections, reset_queries
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
+from django_jobs.domain.states import Alone
 from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.link import ChildEnd, Order, Word
 from django_jobs.worker.room import Seat
@@ -40,6 +41,7 @@ class Child:
     def __init__(self, config: WorkerConfig, tell: Callable[[Word, int], bool] = lambda *_: True) -> None:
         from django_jobs.worker.cancels import CancelEar
         from django_jobs.worker.claiming import Claimer
+        from django_jobs.worker.company import Company
         from django_jobs.worker.dispatch import Dispatching
         from django_jobs.worker.execute import abandon, execute
         from django_jobs.worker.idle import Idle
@@ -52,8 +54,14 @@ class Child:
         self.report: Callable[[Word], None] = lambda _: None  # tells the supervisor how each round went
         self._turned = Word.BUSY
         self.seat = Seat(tell)
-        self.claimer = Claimer(config, self.seat)
         self.pool = Pool(config.threads, execute, abandon, self.wake.set)
+        self.company = Company(
+            is_busy=lambda: bool(self.pool.running),
+            wake_jobs=self.wake.set,
+            makes_room=config.slot == 0,
+            alone=Alone.WORKER if config.processes == 1 else Alone.CHILD,
+        )
+        self.claimer = Claimer(config, self.seat, self.company)
         self.cancels = CancelEar(self.pool, using=config.database)
         self.ending = Ending(
             self.pool,
@@ -63,7 +71,8 @@ class Child:
             listen=self.cancels.listen,
         )
         self.idle = Idle(config, self.claimer, self.wake)
-        self.dispatching = Dispatching(config)
+        self.dispatching = Dispatching(config, self.company, hears=lambda: self.idle.hears)
+        self.idle.on_events(self.dispatching.note_events)
         self._isolated = False
         self._error_since = 0.0
 
@@ -146,10 +155,15 @@ class Child:
             found = self._guarded(self.idle.may_find)
             if not found:
                 return None if found is None else 0
-        claimed: list[RunningAttempt] | None = self._guarded(lambda: self.claimer.take(free, len(running)))
-        for attempt in claimed or []:
-            self._isolated = self._isolated or bool(attempt.claimed.alone)
-            self.pool.submit(attempt)
+        if not self.company.may_claim():
+            return 0
+        try:
+            claimed: list[RunningAttempt] | None = self._guarded(lambda: self.claimer.take(free, len(running)))
+            for attempt in claimed or []:
+                self._isolated = self._isolated or bool(attempt.claimed.alone)
+                self.pool.submit(attempt)
+        finally:
+            self.company.claimed(isolated=self._isolated)
         return None if claimed is None else len(claimed)
 
     def _end_overdue(self) -> None:

@@ -18,6 +18,7 @@ from django_jobs.store.endings import release
 from django_jobs.store.notify import look
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
+from django_jobs.worker.company import Company, nobody_delivers
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.failures import failures
 from django_jobs.worker.room import Seat, Stand
@@ -35,9 +36,10 @@ DOUBT = 60.0  # seconds, from the next answer of the server on, for which it may
 class Claimer:
     """Claims for one child. Keeps what it asked for, so that a lost reply cannot lose a job."""
 
-    def __init__(self, config: WorkerConfig, seat: Seat | None = None) -> None:
+    def __init__(self, config: WorkerConfig, seat: Seat | None = None, company: Company | None = None) -> None:
         self.config = config
         self.seat = seat or Seat(lambda *_: True)
+        self._company = company or nobody_delivers()
         self._definitions: dict[tuple[str, int], JobDefinition] = {}
         self._types: list[KnownType] = []
         self._doubtful: dict[uuid.UUID, float] = {}  # attempt ids whose claim was not answered, and until when to look
@@ -118,7 +120,7 @@ class Claimer:
         A job that has to run alone waits for a child without company; one that needs the whole worker waits until the
         supervisor has made the other children quiet. The oldest due one comes first.
         """
-        stand = self.seat.stand(busy=running > 0)
+        stand = self.seat.stand(busy=running > 0 or self.seat.is_free or not self._company.ask_quiet())
         self.settle_doubtful()
         self._clearing.promote(self.queues())
         needed = self._suspect_due()
@@ -148,13 +150,22 @@ class Claimer:
         """Claim a suspect, or nothing to make room for it; None when this child may go on with other jobs."""
         if needed is Alone.WORKER and self.config.processes > 1:
             self.seat.ask()  # until the supervisor holds this child; that may be refused for long, so others go on
-            return (self._claim(1, suspects=True, alone=Alone.CHILD) or None) if not running else None
-        if running:
-            return [] if self.config.slot == 0 else None  # one child of the worker makes room, the others go on
-        found = self._claim(1, suspects=True, alone=Alone.WORKER if self.config.processes == 1 else Alone.CHILD)
+            if running or not self._company.take_quiet():
+                return None
+            return self._claim_suspect(Alone.CHILD) or None
+        makes_room = self.config.slot == 0  # one child of the worker, the others go on
+        if running or not (self._company.ask_quiet() if makes_room else self._company.take_quiet()):
+            return [] if makes_room else None
+        found = self._claim_suspect(Alone.WORKER if self.config.processes == 1 else Alone.CHILD)
         if not found:
             self._suspect_waits = Alone.NO
         return found or None
+
+    def _claim_suspect(self, alone: Alone) -> list[RunningAttempt]:
+        found = self._claim(1, suspects=True, alone=alone)
+        if not found:  # else deliveries would wait for a job that another child runs
+            self._company.forget_quiet()
+        return found
 
     def _take_with_whole_worker(self) -> list[RunningAttempt]:
         found = self._claim(1, suspects=True, alone=Alone.WORKER)

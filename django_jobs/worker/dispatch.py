@@ -1,4 +1,4 @@
-"""The thread of a child that delivers events: turns of a dispatcher, and sleep between them."""
+"""The thread of a child that delivers events: turns of a dispatcher, and sleep between them until somebody wakes it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from django_jobs import clock
 from django_jobs.outbox.destinations import known_destinations
 from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.outbox.wake import listen
+from django_jobs.store.notify import EVENTS, announce_sleep
+from django_jobs.worker.company import Company
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.failures import failures
+from django_jobs.worker.idle import ANNOUNCE_EVERY, ECHOES
 from django_jobs.worker.watch import watch
 
 logger = logging.getLogger("django_jobs.worker")
@@ -27,8 +30,12 @@ PAUSES = (0.1, 3.0)  # seconds to wait after a failure, at first and at most
 class Dispatching:
     """Runs a dispatcher in a thread of its own; does nothing in a process that knows no destination."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, company: Company, *, hears: Callable[[], bool] = lambda: False) -> None:
         self._config = config
+        self._hears = hears
+        self._announced_at = self._news_at = float("-inf")
+        self._company = company
+        company.wake_deliveries = self.wake
         self._wake = threading.Event()
         self._stop = False
         self._failed_since = 0.0
@@ -40,11 +47,26 @@ class Dispatching:
         """Begin, if there is somewhere to deliver to."""
         if not known_destinations():
             return
-        self.dispatcher = Dispatcher(worker_id=self._config.uuid, using=self._config.database, guarded=self._guarded)
+        self.dispatcher = Dispatcher(
+            worker_id=self._config.uuid,
+            child=self._config.child,
+            using=self._config.database,
+            guarded=self._guarded,
+            delivering=lambda suspect: self._company.delivering(suspect=suspect),
+        )
         self.dispatcher.stopping = lambda: self._stop
-        self._end_listening = listen(self._wake.set)
+        self._end_listening = listen(self.wake)
         self._thread = threading.Thread(target=self._run, name="django_jobs-dispatch", daemon=True)
         self._thread.start()
+
+    def wake(self) -> None:
+        """Let the dispatcher look now."""
+        self._wake.set()
+
+    def note_events(self) -> None:
+        """Let it look now, because a notification came."""
+        self._news_at = clock.boot_seconds()
+        self.wake()
 
     def replace_dead(self) -> None:
         """Start another thread if it was ended from outside; called by the loop at each turn."""
@@ -90,6 +112,8 @@ class Dispatching:
         """Do one round; returns how long to sleep after it."""
         try:
             due = dispatcher.turn()
+            if due != 0.0 and self._asks():
+                due = 0.0
         except Exception as error:  # noqa: BLE001  whatever it is, the loop must go on
             failures.note("dispatch", error, using=self._config.database)
             now = clock.boot_seconds()
@@ -99,4 +123,20 @@ class Dispatching:
         self._failed_since = 0.0
         reset_queries()  # with DEBUG, Django keeps them
         longest = self._config.poll * (0.9 + random.random() / 10)  # noqa: S311  spreads load, guards nothing
-        return longest if due is None else min(longest, due)
+        echo = self._until_echo()
+        return min(wait for wait in (longest, due, echo) if wait is not None)
+
+    def _asks(self) -> bool:
+        """Ask for notifications if they are heard; returns whether what was stored before needs another look."""
+        now = clock.boot_seconds()
+        if not self._hears() or now - self._announced_at < ANNOUNCE_EVERY:
+            return False
+        with self._guarded():
+            announce_sleep([EVENTS], using=self._config.database)
+        self._announced_at = now
+        return True
+
+    def _until_echo(self) -> float | None:
+        """Return when to look again after a notification: what a process stores right after one comes without."""
+        now = clock.boot_seconds()
+        return next((self._news_at + after - now for after in ECHOES if self._news_at + after > now), None)

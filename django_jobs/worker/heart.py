@@ -13,6 +13,8 @@ from django.db import connections, reset_queries
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
+from django_jobs.domain.states import LossCause
+from django_jobs.outbox.losses import take_back_of_dead, take_back_of_silent
 from django_jobs.store import expire, held_by
 from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
 from django_jobs.worker.alerts import tell_of_expired
@@ -22,13 +24,14 @@ from django_jobs.worker.connection import bounded
 from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
 from django_jobs.worker.overdue import fail_overdue, ran_past_by
-from django_jobs.worker.rescue import PATIENCE, take_back
+from django_jobs.worker.rescue import PATIENCE, how_lost, take_back
 from django_jobs.worker.sweep import Sweep
 
 EXPIRE_EVERY = 30.0  # seconds between two looks for jobs whose usefulness has passed
 EXPIRE_AT_ONCE = 500
 TRY_AGAIN = 1.0  # seconds after a failed beat, at most: workers that failed together do not come back together
 TICK = 0.5  # seconds
+END_OF_CHILD = "its worker ended the process on purpose"
 
 
 def again_after() -> float:
@@ -197,7 +200,18 @@ class Heart:
         since = clock.boot_seconds() - death.at
         overdue = [item for item in found if death.on_purpose and ran_past_by(item, since=since)]
         fail_overdue(overdue)
-        return not take_back((item for item in found if item not in overdue), exit_status=death.status)
+        left = take_back((item for item in found if item not in overdue), exit_status=death.status)
+        return self._take_back_deliveries(death) and not left
+
+    def _take_back_deliveries(self, death: Death) -> bool:
+        with bounded(self._using, PATIENCE):
+            return take_back_of_dead(
+                worker_id=self._record.worker_id,
+                child=death.child,
+                how=END_OF_CHILD if death.on_purpose else how_lost(LossCause.EXIT, death.status),
+                on_purpose=death.on_purpose,
+                using=self._using,
+            )
 
     def _reap(self) -> None:
         if not self._is_due("reap", self._tick):
@@ -213,6 +227,9 @@ class Heart:
     def _judge(self) -> bool:
         if not self._sweep.go_on(self._may_go_on):
             self._due["reap"] = 0.0  # the rest follows right after the next beat
+        elif self._may_go_on():
+            with bounded(self._using, PATIENCE):
+                take_back_of_silent(how=how_lost(LossCause.SILENT, None), using=self._using)
         return True
 
     def _try(self, action: Callable[[], bool], *, loop: str = "") -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from django_jobs import clock
 from django_jobs.store import notify
@@ -33,6 +34,16 @@ class Idle:
             self._bell = BellEnd(config.bell)
             wake.watch(config.bell, self._read_bell)
 
+    @property
+    def hears(self) -> bool:
+        """Whether the worker hears notifications; for any thread."""
+        return self._bell is not None and self._bell.heard
+
+    def on_events(self, wake: Callable[[], object]) -> None:
+        """Call ``wake`` when the supervisor heard of events; it must not wait."""
+        if self._bell is not None:
+            self._bell.on_events = wake
+
     def _read_bell(self) -> bool:
         assert self._bell is not None  # noqa: S101  watched only if there is one
         rang = self._bell.read()
@@ -58,7 +69,7 @@ class Idle:
             Whether somebody was asked just now: what was stored before needs another look.
         """
         now = clock.boot_seconds()
-        if self._bell is None or not self._bell.heard or now - self._announced_at < ANNOUNCE_EVERY:
+        if not self.hears or now - self._announced_at < ANNOUNCE_EVERY:
             return False
         notify.announce_sleep(self._claimer.known_queues(), using=self._config.database)
         self._announced_at = now

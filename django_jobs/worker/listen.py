@@ -14,6 +14,7 @@ from django.db import connections
 
 from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
+from django_jobs.store.notify import EVENTS
 from django_jobs.worker.line import ERRORS, Line, opened
 from django_jobs.worker.wake import Wake
 
@@ -43,11 +44,18 @@ def wants_to_listen(using: str) -> bool:
 class Listener:
     """Hears for all children of one worker, over one connection that it makes again for as long as it lives."""
 
-    def __init__(self, using: str, queues: Sequence[str], ring: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        using: str,
+        queues: Sequence[str],
+        ring: Callable[[], None],
+        ring_for_events: Callable[[], None] = lambda: None,
+    ) -> None:
         self.works = False
         self._using = using
         self._queues = frozenset(queues)
         self._ring = ring
+        self._ring_for_events = ring_for_events
         self._wake = Wake()
         self._stopped = False
         self._pause = FIRST_PAUSE
@@ -90,7 +98,10 @@ class Listener:
                 if not self.works:
                     self._note_works()
             line.wait(TEST_EVERY - (clock.boot_seconds() - tested_at), also=self._wake.read_end)
-            heard = line.heard()
+            heard = set(line.heard())
+            if EVENTS in heard:
+                self._ring_for_events()
+            heard.discard(EVENTS)
             if heard and not (self._queues and self._queues.isdisjoint(heard)):
                 self._ring()
         return ""
@@ -103,6 +114,7 @@ class Listener:
         self._told = ""
         telemetry.emit("worker.listens")
         self._ring()  # what was notified meanwhile was missed
+        self._ring_for_events()
 
     def _note_deaf(self, problem: str) -> None:
         if self._stopped:

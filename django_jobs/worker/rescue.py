@@ -50,15 +50,18 @@ def judge(found: Abandoned, *, exit_status: int | None = None) -> Loss:
 
 def describe_loss(cause: LossCause, exit_status: int | None) -> str:
     """Say in plain English what proved the loss; its outcome was never observed and it may have succeeded."""
+    return f"Never observed, and it may have succeeded: {how_lost(cause, exit_status)}."
+
+
+def how_lost(cause: LossCause, exit_status: int | None) -> str:
+    """Say in plain English what proved that a holder is gone."""
     if cause is LossCause.EXIT:
-        how = _exit_text(exit_status)
-    elif cause is LossCause.SILENT:
-        how = "its worker stopped saying that it lives"
-    elif cause is LossCause.ENDED:
-        how = "its worker ended the process on purpose and could not give the job back"
-    else:
-        how = "its lease was over and it had not finished"
-    return f"Never observed, and it may have succeeded: {how}."
+        return _exit_text(exit_status)
+    if cause is LossCause.SILENT:
+        return "its worker stopped saying that it lives"
+    if cause is LossCause.ENDED:
+        return "its worker ended the process on purpose and could not give the job back"
+    return "its lease was over and it had not finished"
 
 
 def _exit_text(status: int | None) -> str:

@@ -72,6 +72,7 @@ class Supervisor:
         self._host = host
         self._listener: Listener | None = None
         self._children = 0
+        self._rung = 0
         self._was_ready = False
         self._failed_starts = 0
         self.room = Room(self._send, self._living, patience=_longest_runtime())
@@ -114,7 +115,7 @@ class Supervisor:
         from django_jobs.worker.listen import Listener, wants_to_listen  # psycopg may not be installed
 
         if wants_to_listen(self.config.database):
-            self._listener = Listener(self.config.database, self.config.queues, self._ring)
+            self._listener = Listener(self.config.database, self.config.queues, self._ring, self._ring_for_events)
             self._listener.start()
 
     def _ring(self) -> None:
@@ -122,6 +123,13 @@ class Supervisor:
         for bell in [slot.bell for slot in self.slots]:
             if bell is not None:
                 bell.ring()
+
+    def _ring_for_events(self) -> None:
+        """Wake the dispatcher of one child, of another one each time; what is one batch is for one of them."""
+        bells = [bell for slot in self.slots if (bell := slot.bell) is not None]
+        if bells:
+            self._rung += 1
+            bells[self._rung % len(bells)].ring_for_events()
 
     def _install_signals(self) -> dict[int, signal.Handlers | Callable[..., object] | int | None]:
         handlers: dict[int, Callable[..., object]] = {

@@ -14,14 +14,16 @@ from django.conf import settings
 from django.db import transaction
 from django.test import override_settings
 
-from django_jobs import publish
-from django_jobs.models import Delivery, DeliveryAttempt, Job, OutboxEvent
+from django_jobs import clock, publish
+from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, OutboxEvent, QueueControl
 from django_jobs.operate.verify import verify
 from django_jobs.outbox.destinations import routes
+from django_jobs.store.notify import EVENTS
 from django_jobs.store.subscriptions import sync
 from tests.acceptance.conftest import MakeWorker
+from tests.acceptance.handlers import row
 from tests.acceptance.outbox_handlers import HAPPENED
-from tests.acceptance.workers import pass_time, wait_for
+from tests.acceptance.workers import QUICK, pass_time, wait_for
 from tests.crowd import together
 from tests.publishers import WRITING
 
@@ -38,7 +40,7 @@ class Receiver:
 
     def __init__(self, folder: Path) -> None:
         self.path, self.die = folder / "received.jsonl", folder / "die"
-        self.destinations = {
+        self.destinations: dict[str, dict[str, Any]] = {
             "crm": {
                 "PUBLISHER": WRITING,
                 "EVENTS": [f"{HAPPENED}:1"],
@@ -71,7 +73,7 @@ def is_all_delivered() -> bool:
 
 def check_history(lines: Lines) -> None:
     """Everything arrived; what arrived more than once has as many attempts on record; each key is in order."""
-    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
+    check_invariants()
     events = {str(pk) for pk in OutboxEvent.objects.values_list("pk", flat=True)}
     assert {line["event"] for line in lines} == events
     attempts = Counter(map(str, DeliveryAttempt.objects.values_list("delivery_id", flat=True)))
@@ -83,6 +85,11 @@ def check_history(lines: Lines) -> None:
         if line["key"] and line["seq"] not in first[line["key"]]:
             first[line["key"]].append(line["seq"])
     assert {key: seqs for key, seqs in first.items() if seqs != sorted(seqs)} == {}
+
+
+def check_invariants() -> None:
+    """Nothing stored contradicts itself."""
+    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
 
 
 def published(number: int, key: str = "") -> None:
@@ -111,6 +118,36 @@ def test_dispatcher_killed_between_publishing_and_marking(
     assert rows() == Counter(dict.fromkeys(range(6), 1))
 
 
+def test_event_that_kills_its_process_is_convicted_and_nothing_beside_it(
+    receiver: Receiver, make_worker: MakeWorker, rows: Callable[[], Counter[int]]
+) -> None:
+    """It dies three times, its neighbours arrive, and jobs that run in the same process lose one attempt at most."""
+    receiver.destinations["crm"]["POISON"] = 3
+    receiver.env["JOBS_DESTINATIONS"] = json.dumps(receiver.destinations)
+    for number in range(6):
+        published(number)
+    row.enqueue_many([{"n": n} for n in range(100, 160)])
+    with make_worker(env=receiver.env, threads=2) as worker:
+        wait_for(_is_all_settled, seconds=90, what=worker.text)
+
+    dead = Delivery.objects.get(state="dead_lettered")
+    assert (dead.dead_reason, dead.lost_count, dead.fence) == ("poison", 3, 3)
+    alone = list(dead.attempts.order_by("number").values_list("outcome", "alone"))
+    assert alone == [("lost", ""), ("lost", "worker"), ("lost", "worker")]
+    assert set(Delivery.objects.exclude(pk=dead.pk).values_list("state", "lost_count")) == {("published", 0)}
+    assert Counter(line["order_id"] for line in receiver.lines)[3] == 3
+    assert rows() == Counter(dict.fromkeys([*range(6), *range(100, 160)], 1))
+    assert set(Job.objects.values_list("state", "lost_count")) == {("succeeded", 0)}
+    lost = Attempt.objects.filter(outcome="lost")
+    assert set(lost.values_list("alone", flat=True)) <= {""}, "no suspected job ran beside the delivery"
+    check_invariants()
+
+
+def _is_all_settled() -> bool:
+    unsettled = Delivery.objects.exclude(state__in=["published", "dead_lettered"]).exists()
+    return not unsettled and not Job.objects.exclude(state="succeeded").exists()
+
+
 def test_drained_worker_leaves_no_delivery(receiver: Receiver, make_worker: MakeWorker, rows: Any) -> None:
     """With --drain a worker ends when no delivery is due and no job waits, those of subscribers included."""
     for number in range(5):
@@ -137,6 +174,21 @@ def test_stopped_worker_holds_no_delivery(receiver: Receiver, make_worker: MakeW
 
     assert not Delivery.objects.filter(state="claimed").exists()
     assert not DeliveryAttempt.objects.filter(outcome__isnull=True).exists()
+
+
+@pytest.mark.postgres
+def test_sleeping_dispatcher_is_woken_by_a_commit_of_another_process(
+    receiver: Receiver, make_worker: MakeWorker
+) -> None:
+    """It arrives long before the next look: a notification came with the commit."""
+    worker = make_worker(env=receiver.env, times={**QUICK, "JOBS_POLL": "90"}).start().wait_ready(seconds=120)
+    asleep = QueueControl.objects.filter(queue_name=EVENTS, idle_until__gt=clock.now())
+    wait_for(asleep.exists, what=f"an announced sleep: {worker.text}")
+    for number in range(3):
+        published(number)
+        wait_for(lambda: len(receiver.lines) == number + 1, seconds=20, what=worker.text)  # noqa: B023  at once
+
+    assert [line["order_id"] for line in receiver.lines] == [0, 1, 2]
 
 
 class Producers:

@@ -26,8 +26,8 @@ FROM generate_series(1, {many}) AS n
 """
 DELIVERIES = """
 INSERT INTO django_jobs_delivery (id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence,
-    failed_count, available_at, receipt, dead_reason, last_error, created_at)
-SELECT {id}, {id}, 'crm', 0, {key}, {seq}, {state}, 1, 0, 0, {due}, '', '', '', now()
+    failed_count, lost_count, available_at, receipt, dead_reason, last_error, created_at)
+SELECT {id}, {id}, 'crm', 0, {key}, {seq}, {state}, 1, 0, 0, 0, {due}, '', '', '', now()
 FROM generate_series(1, {many}) AS n
 """
 
@@ -51,7 +51,7 @@ def loaded(server: Server, django_db_blocker: DjangoDbBlocker) -> Iterator[None]
         server.empty()
 
 
-def claim_params(room: int = 100) -> dict[str, Any]:
+def claim_params(room: int = 100, *, suspects: bool = False) -> dict[str, Any]:
     """Return the parameters of a claim of a full batch."""
     return {
         "destination": "crm",
@@ -59,7 +59,15 @@ def claim_params(room: int = 100) -> dict[str, Any]:
         "limit": room,
         "worker_id": uuid.uuid4(),
         "lease": timedelta(seconds=40),
+        "child": 1,
+        "suspects": suspects,
+        "alone": "",
     }
+
+
+def look_params() -> dict[str, Any]:
+    """Return the parameters of a look at two destinations."""
+    return {"destinations": ["crm", "other"], "silent_after": timedelta(seconds=20)}
 
 
 def best(name: str, params: dict[str, Any]) -> Run:
@@ -110,6 +118,27 @@ def test_claim_beside_a_hundred_thousand_keys_in_backoff(server: Server) -> None
 
 
 @pytest.mark.usefixtures("loaded")
+def test_suspects_beside_a_hundred_thousand_that_are_due(server: Server) -> None:
+    """What goes alone is found by an index of its own, and costs the others no more than its few rows."""
+    add(0, MANY, due="now() - interval '1 minute' + n * interval '1 microsecond'")
+    add(MANY, 50, due="now() - interval '2 minutes'")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE django_jobs_delivery SET lost_count = 1 WHERE available_at < now() - interval '90 seconds'"
+        )
+        cursor.execute("ANALYZE django_jobs_delivery")
+
+    run = shown("claim a suspect beside 100,000", best("outbox/claim", claim_params(1, suspects=True)))
+    assert run.rows == 1
+    small(run, "delivery_suspect")
+    run = shown("claim 100 behind 50 suspects", best("outbox/claim", claim_params()))
+    assert run.rows == 100
+    small(run, "delivery_ready")
+    run = shown("look", best("outbox/look", look_params()))
+    small(run, "delivery_suspect")
+
+
+@pytest.mark.usefixtures("loaded")
 def test_one_hot_key(server: Server) -> None:
     """With 100,000 events of one key, a claim takes the head, and its mark finds the next by one probe."""
     hot = {"key": "'order:1'", "seq": "n"}
@@ -141,6 +170,7 @@ def test_one_hot_key(server: Server) -> None:
         "event_id": uuid.uuid4(), "type": "tests.order.paid", "version": 1, "source": "s", "subject": "", "tenant": "",
         "data": "{}", "data_digest": "", "dataref": "", "ordering_key": "order:1", "key_seq": MANY + 1, "job_id": None,
         "attempt_id": None, "fence": None, "correlation_id": "", "causation_id": "", "traceparent": "",
+        "notify": True,
     }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(
@@ -153,5 +183,5 @@ def test_one_hot_key(server: Server) -> None:
     run = shown("sweep a hot key", best("outbox/sweep", {"destination": "crm", "after": "", "limit": 500}))
     small(run, "delivery_head")
 
-    run = shown("look", best("outbox/look", {"destinations": ["crm", "other"]}))
+    run = shown("look", best("outbox/look", look_params()))
     small(run, "delivery_head")

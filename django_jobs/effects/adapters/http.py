@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from ssl import SSLContext
-from typing import Any
+from typing import Any, TypeVar
 
 try:
     import httpcore
@@ -34,6 +35,7 @@ from django_jobs.effects.adapter import DEFAULT_TIMEOUT
 from django_jobs.effects.adapters.wire import DeadlineTransport, Wire
 from django_jobs.effects.call import EffectCall
 from django_jobs.exceptions import DefinitionError
+from django_jobs.masking import Known, secret_headers
 
 ANSWER_LIMIT = 1024 * 1024
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -42,6 +44,9 @@ BROKEN = (httpx.HTTPError, httpx.StreamError, httpcore.NetworkError, httpcore.Ti
 HTML = ("text/html", "application/xhtml+xml")  # what proxies, gateways and misrouted addresses answer with
 
 Url = str | Callable[..., str]
+
+LEAST_SECRET = 6  # signs of a part of a secret: an answer is data, in which a shorter one may stand by chance
+_FOREIGN = ("reason", "provider_ref", "provider_request_id", "result", "evidence")
 
 
 class HttpJson:
@@ -132,15 +137,15 @@ class HttpJson:
         wire = Wire(lambda: call.remaining)
         try:
             url = self.url(**request) if callable(self.url) else self.url
-            headers = self._headers(call)
+            headers, known = self._headers(call)
             content = canonical(self.body(call, **request) if self.body else request).encode()
             built = httpx.Request(self.method, url, headers=headers, content=content)
         except Exception as error:  # noqa: BLE001  the caller's own functions; no byte was written
             return Rejected(f"not sent: {type(error).__name__}: {error}", permanent=False, key_is_burnt=False)
         try:
-            return self.read(*self._exchange(built, wire))
+            return _without(known, self.read(*self._exchange(built, wire)))
         except BROKEN as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = known.hidden(f"{type(error).__name__}: {error}")
             if not wire.touched and (self._transport is None or isinstance(error, UNSENT)):
                 return Rejected(f"not sent: {reason}", permanent=False, key_is_burnt=False)
             return Unknown(reason)
@@ -194,11 +199,17 @@ class HttpJson:
         if self.reconcile_url is None:
             return Verdict.UNAVAILABLE
         wire = Wire(lambda: call.remaining)
-        built = httpx.Request("GET", self.reconcile_url(call, **request), headers=self._headers(call, asking=True))
+        headers, known = self._headers(call, asking=True)
+        built = httpx.Request("GET", self.reconcile_url(call, **request), headers=headers)
         try:
             response, content = self._exchange(built, wire)
         except BROKEN as error:
-            return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": f"{type(error).__name__}: {error}"})
+            reason = known.hidden(f"{type(error).__name__}: {error}")
+            return Reconciliation(Verdict.UNAVAILABLE, evidence={"error": reason})
+        found = self._read_found(response, content)
+        return _without(known, found) if isinstance(found, Reconciliation) else found
+
+    def _read_found(self, response: httpx.Response, content: bytes) -> Reconciliation | Verdict:
         evidence = {"status": response.status_code}
         if response.status_code in {202, 404} and not _is_html(response):
             verdict = Verdict.PENDING if response.status_code == 202 else Verdict.NOT_FOUND
@@ -215,13 +226,15 @@ class HttpJson:
             Verdict.SUCCEEDED, provider_ref=None if reference is None else str(reference), evidence=evidence
         )
 
-    def _headers(self, call: EffectCall, *, asking: bool = False) -> dict[str, str]:
+    def _headers(self, call: EffectCall, *, asking: bool = False) -> tuple[dict[str, str], Known]:
+        """Return the headers of a request, and what masks the secrets in them."""
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if not asking:
             headers["Content-Type"] = "application/json"
             if self.key_header:
                 headers[self.key_header] = call.key
-        return headers | dict(self.headers() if self.headers else {})
+        own = dict(self.headers() if self.headers else {})
+        return headers | own, Known(secret_headers(own), least=LEAST_SECRET)
 
     def _exchange(self, request: httpx.Request, wire: Wire) -> tuple[httpx.Response, bytes]:
         transport = self._transport or DeadlineTransport(wire, ssl_context=self._ssl_context)
@@ -238,6 +251,15 @@ class HttpJson:
         finally:
             if self._transport is None:
                 transport.close()
+
+
+Told = TypeVar("Told", bound=Outcome | Reconciliation)
+
+
+def _without(known: Known, told: Told) -> Told:
+    """Return what an answer told without the secrets of its request: some services quote what they got."""
+    texts = {name: getattr(told, name, None) for name in _FOREIGN}
+    return replace(told, **{name: known.hidden_in(value) for name, value in texts.items() if value})
 
 
 def _body(response: httpx.Response, wire: Wire) -> bytes:

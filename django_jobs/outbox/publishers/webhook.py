@@ -18,9 +18,10 @@ except ImportError as error:
 
 from django_jobs import clock
 from django_jobs.domain.events import Confirmed, Error, Guarantee, Nacked, Parcel, Report, Returned, Timeout
-from django_jobs.domain.redaction import Redactor
 from django_jobs.domain.retry_after import parse_retry_after
+from django_jobs.domain.secret_forms import secrets_of_url
 from django_jobs.exceptions import DefinitionError
+from django_jobs.masking import Known
 from django_jobs.outbox import signing
 from django_jobs.outbox.cloud_event import CONTENT_TYPE, document
 from django_jobs.outbox.publishers.addresses import parse_target
@@ -95,7 +96,7 @@ class Webhook:
         self._secrets = secrets
         self._headers = headers
         self._timeout = timeout.total_seconds()
-        self._redactor = Redactor()
+        self._known = Known()
         if not callable(secrets):
             signing.keys_of(secrets)
         if headers is not None and not callable(headers):
@@ -134,20 +135,23 @@ class Webhook:
         return self._read(answer)
 
     def _all_headers(self, message_id: str, body: bytes) -> list[tuple[str, str]]:
-        secrets = self._secrets() if callable(self._secrets) else self._secrets
+        given = self._secrets() if callable(self._secrets) else self._secrets
+        secrets = [given] if isinstance(given, str | bytes) else list(given)
+        keys = signing.keys_of(secrets)
         timestamp = int(clock.now().timestamp())
-        own = self._headers() if callable(self._headers) else self._headers
+        own = _checked((self._headers() if callable(self._headers) else self._headers) or {})
+        self._known = Known(self._secret_texts(secrets, own))
         return [
             ("Host", self._target.host_header),
             ("User-Agent", "django-jobs-webhook"),
             ("Accept", "*/*"),
             ("Accept-Encoding", "identity"),
-            *_checked(own or {}).items(),
+            *own.items(),
             ("Content-Type", CONTENT_TYPE),
             ("Content-Length", str(len(body))),
             (signing.ID, message_id),
             (signing.TIMESTAMP, str(timestamp)),
-            (signing.SIGNATURE, signing.sign(signing.keys_of(secrets), message_id, timestamp, body)),
+            (signing.SIGNATURE, signing.sign(keys, message_id, timestamp, body)),
         ]
 
     def _broken(self, error: Exception) -> Report:
@@ -188,16 +192,12 @@ class Webhook:
 
     def _told(self, text: str) -> str:
         """Return a foreign text as it may be stored and shown: printable, short, and without what we know as secret."""
-        for secret in self._known_secrets():
-            text = text.replace(secret, "[redacted]")
-        plain = "".join(sign if sign.isprintable() else " " for sign in text[: 4 * REASON_LIMIT])
-        return self._redactor.text(plain)[:REASON_LIMIT]
+        plain = "".join(sign if sign.isprintable() else " " for sign in self._known.hidden(text)[: 4 * REASON_LIMIT])
+        return self._known.told(plain)[:REASON_LIMIT]
 
-    def _known_secrets(self) -> list[str]:
-        given = self._secrets if not callable(self._secrets) else ()
-        listed = (given,) if isinstance(given, str | bytes) else given
-        own = self._headers.values() if isinstance(self._headers, Mapping) else ()
-        return [text for text in (*listed, *own) if isinstance(text, str) and len(text) > 3]
+    def _secret_texts(self, secrets: Sequence[signing.Secret], own: Mapping[str, str]) -> list[str | bytes]:
+        """Return what a request carries that nobody else may learn; any header of the project may be a credential."""
+        return [*secrets, *own.values(), *secrets_of_url(self._target.path.decode("latin-1"))]
 
 
 def _parsed(url: object) -> httpx.URL:

@@ -90,6 +90,19 @@ def test_decisions_about_deliveries_act(root: Client, path: str, states: list[st
     assert list(Delivery.objects.order_by("pk").values_list("state", flat=True)) == states
 
 
+def test_stuck_delivery_is_offered_to_be_given_up(root: Client) -> None:
+    """One that was tried in vain can be discarded; one that was never tried or is under way shows why not."""
+    stuck = DeliveryFactory(tried=True)
+    fresh, held = DeliveryFactory(), DeliveryFactory(claimed=True)
+
+    assert confirmed(root, address("delivery", "discard", stuck.pk)) == 303
+
+    assert Delivery.objects.get(pk=stuck.pk).state == "discarded"
+    for delivery, why in ((fresh, "It was not tried yet"), (held, "It is being delivered right now")):
+        page = root.get(address("delivery", "change", delivery.pk)).content.decode()
+        assert why in page
+
+
 def test_ticked_dead_letters_are_replayed_as_one_request(root: Client) -> None:
     """The action leads to a page with counts per class; its confirmation makes one request, which nobody doubles."""
     jobs = [JobFactory(dead_lettered=True) for _ in range(3)]

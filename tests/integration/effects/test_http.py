@@ -93,6 +93,38 @@ def test_request_carries_key_body_and_headers() -> None:
     assert (request.headers["idempotency-key"], request.headers["authorization"]) == ("key-7", "Bearer secret")
 
 
+@pytest.mark.parametrize("echo", ["Bearer s3cr3t/token", "s3cr3t/token", "s3cr3t%2ftoken", "czNjcjN0L3Rva2Vu"])
+def test_echo_of_a_credential_is_masked(echo: str) -> None:
+    """A service that quotes the authorization gets it neither into the receipt nor into a reason; other data stays."""
+    body = {"id": f"ref {echo}", "got": [echo, {"account": "acct_12345678"}]}
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return httpx.Response(200, json=body)
+        if request.url.path == "/broken":
+            raise httpx.ReadError(f"after {echo}")
+        return httpx.Response(201, json=body, headers={"X-Request-Id": echo})
+
+    def operation(path: str = "") -> HttpJson:
+        return HttpJson(
+            "crm.create", "post", f"http://crm.test/{path}",
+            guarantees=ASKABLE,
+            reconcile_url=lambda call: "http://crm.test/find",
+            headers=lambda: {"Authorization": "Bearer s3cr3t/token", "X-Account": "acct_12345678"},
+            transport=httpx.MockTransport(handle),
+        )  # fmt: skip
+
+    confirmed, broken = operation().send(a_call()), operation("broken").send(a_call())
+    found = operation().reconcile(a_call())
+
+    assert isinstance(confirmed, Confirmed)
+    assert (confirmed.provider_ref, confirmed.provider_request_id) == ("ref [redacted]", "[redacted]")
+    assert confirmed.result == {"id": "ref [redacted]", "got": ["[redacted]", {"account": "acct_12345678"}]}
+    assert broken == Unknown("ReadError: after [redacted]")
+    assert isinstance(found, Reconciliation)
+    assert found.provider_ref == "ref [redacted]"
+
+
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 410, 422])
 def test_definitive_4xx_is_a_permanent_rejection(status: int) -> None:
     """An answer that proves that nothing was applied, and that asking again cannot help."""

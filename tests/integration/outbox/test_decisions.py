@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
+from datetime import timedelta
+
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from django_jobs.domain.events import Confirmed, Nacked
+from django_jobs.domain.events import Confirmed, Nacked, Timeout
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError
 from django_jobs.models import Delivery, Job, OperatorAction
 from django_jobs.operate.action import Decision, Done, Operator
@@ -13,8 +16,11 @@ from django_jobs.operate.delivery_lookup import DeliveryNotFoundError
 from django_jobs.operate.discard_delivery import DiscardDelivery
 from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.reroute import Reroute
+from django_jobs.operate.verify import verify
+from django_jobs.store.deliveries import claim_deliveries
 from tests.crowd import together
-from tests.integration.outbox.conftest import PAID, Clockwork, Subscribe, delivered, published
+from tests.factories_outbox import DeliveryFactory
+from tests.integration.outbox.conftest import CRM, PAID, Clockwork, Subscribe, delivered, published
 from tests.publishers import Desk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -74,6 +80,86 @@ def test_discard_lets_the_key_go_on(crm: Desk, dead: Delivery) -> None:
     assert OperatorAction.objects.get().action == "discard_delivery"
     with pytest.raises(ActionRefusedError, match="It is discarded"):
         decided(DiscardDelivery(dead.pk, using="default"))
+
+
+@pytest.fixture
+def stuck(crm: Desk, clockwork: Clockwork) -> Delivery:
+    """The head of an ordering key that never gets an answer, with two events behind it."""
+    for number in (1, 2, 3):
+        published(number, ordering_key="order:1")
+    crm.answer = lambda parcel: Timeout("no answer") if parcel.event.data["order_id"] == 1 else Confirmed()
+    for _ in range(4):
+        delivered()
+        clockwork.forward(minutes=2)
+    crm.got.clear()
+    return Delivery.objects.get(state="pending")
+
+
+def test_event_that_is_never_answered_can_be_given_up(crm: Desk, clockwork: Clockwork, stuck: Delivery) -> None:
+    """Time-outs use no budget, so a person ends them: it may have arrived, and what waits behind it goes on."""
+    plan = DiscardDelivery(stuck.pk, using="default").plan()
+    told = " ".join(plan.lines)
+    assert "tried 4 times without success" in told
+    assert "may have arrived: 4 of its attempts got no answer" in told
+    assert "2 later events of its ordering key may go" in told
+
+    decided(DiscardDelivery(stuck.pk, using="default"))
+    assert Delivery.objects.get(key_seq=2).state == "pending", "in the same statement"
+    clockwork.forward(minutes=2)
+    delivered()
+
+    assert crm.numbers() == [2, 3]
+    stuck.refresh_from_db()
+    assert (stuck.state, stuck.available_at) == ("discarded", None)
+    audit = OperatorAction.objects.get()
+    assert (audit.action, audit.from_state, audit.delivery_id) == ("discard_delivery", "pending", stuck.pk)
+    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
+
+
+def test_yes_to_a_stuck_delivery_outlives_its_next_attempt(clockwork: Clockwork, stuck: Delivery) -> None:
+    """It is tried again while the person reads, in vain as before: the same is said of it, so the yes still counts."""
+    digest = DiscardDelivery(stuck.pk, using="default").plan().digest
+    delivered()
+    assert Delivery.objects.get(pk=stuck.pk).revision > stuck.revision
+
+    DiscardDelivery(stuck.pk, using="default").submit(ADA, digest=digest)
+
+    assert Delivery.objects.get(pk=stuck.pk).state == "discarded"
+
+
+@pytest.mark.parametrize(
+    ("traits", "why"),
+    [
+        ({"claimed": True}, "being delivered right now"),
+        ({"pending": True}, "not tried yet"),
+        ({"waiting": True}, "It is waiting"),
+        ({"published": True}, "It is published"),
+    ],
+)
+def test_discard_is_refused_in_plain_words(db: None, traits: dict[str, bool], why: str) -> None:
+    """What is under way, was never tried or has ended is left alone, and the answer says why."""
+    delivery = DeliveryFactory(**traits)
+
+    with pytest.raises(ActionRefusedError, match=why):
+        decided(DiscardDelivery(delivery.pk, using="default"))
+
+    assert Delivery.objects.get().state == delivery.state
+    assert OperatorAction.objects.count() == 0
+
+
+def test_discard_loses_against_a_claim_that_was_first(stuck: Delivery) -> None:
+    """A delivery that is claimed between the look and the yes is refused, and goes on."""
+    decision = DiscardDelivery(stuck.pk, using="default")
+    digest = decision.plan().digest
+    (held,) = claim_deliveries(
+        CRM, [uuid.uuid4()], worker_id=uuid.uuid4(), lease=timedelta(seconds=20), using="default"
+    )
+    assert held.delivery_id == stuck.pk
+
+    with pytest.raises((ActionRefusedError, ActionChangedError)):
+        decision.submit(ADA, digest=digest)
+
+    assert Delivery.objects.get(pk=stuck.pk).state == "claimed"
 
 
 def test_arrived_event_is_sent_again_with_a_yes_more(crm: Desk) -> None:

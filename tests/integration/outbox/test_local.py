@@ -15,7 +15,8 @@ from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job, JobPaylo
 from django_jobs.operate.prune import prune
 from django_jobs.outbox import local
 from django_jobs.outbox.local import deliver
-from django_jobs.store.deliveries import ClaimedDelivery, claim_deliveries, take_back_lost
+from django_jobs.outbox.losses import take_back_expired
+from django_jobs.store.deliveries import ClaimedDelivery, claim_deliveries
 from tests.integration.outbox.conftest import Clockwork, Subscribe, delivered, dispatcher, published
 from tests.integration.worker.conftest import run_one
 
@@ -56,7 +57,7 @@ def test_dispatcher_that_lost_its_lease_stores_no_job(subscriber: Subscribe, clo
     published()
     stale = claim()
     clockwork.forward(seconds=41)
-    assert take_back_lost(limit=10, using="default") == 1
+    assert take_back_expired(using="default") == 1
     fresh = claim()
 
     assert deliver([stale], using="default") == []

@@ -13,6 +13,7 @@ from django_jobs import publish
 from django_jobs.domain.events import Confirmed, Error, Nacked, Parcel, Report
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import Delivery, DeliveryAttempt, OrderingKey, OutboxEvent
+from django_jobs.outbox.losses import take_back_expired
 from django_jobs.store import deliveries as store
 from django_jobs.store.deliveries import claim_deliveries, mark_published, sweep
 from django_jobs.store.outbox import promote_own
@@ -72,7 +73,7 @@ def test_mark_of_another_attempt_marks_and_promotes_nothing(crm: Desk) -> None:
     published(2, ordering_key="order:1")
     (stale,) = claim()
     Delivery.objects.filter(state="claimed").update(lease_expires_at=stale.event.created_at - LEASE)
-    assert store.take_back_lost(limit=10, using="default") == 1
+    assert take_back_expired(using="default") == 1
     (fresh,) = claim()
 
     assert not confirmed(stale)

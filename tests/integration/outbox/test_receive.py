@@ -22,9 +22,19 @@ from django_jobs.exceptions import (
     QueueFullError,
 )
 from django_jobs.models import IdempotencyKey, InboxMessage, Job, JobPayload, Quarantine
+from django_jobs.operate.verify import verify
 from django_jobs.outbox.inbox import Received
 from tests.declared import plain
-from tests.declared_consumers import needs_more, no_data, on_anything, on_payment, on_refund, renamed_consumer
+from tests.declared_consumers import (
+    books,
+    needs_more,
+    no_data,
+    on_anything,
+    on_payment,
+    on_refund,
+    renamed_consumer,
+    stock,
+)
 from tests.scenes import NOON, Told
 
 DATA = {"order": 7, "amount": "12.50"}
@@ -94,6 +104,26 @@ def test_each_consumer_and_each_source_takes_a_message_for_itself() -> None:
 
     assert outcomes == ["created"] * 4
     assert rows() == (4, 4, 0)
+
+
+@db
+def test_consumers_that_share_a_key_scope_take_a_message_each() -> None:
+    """A shared scope is for keys of the business: both consumers get their job, and each its own duplicate."""
+    first = [receive("payments", "m1", {"n": 1}, consumer=consumer) for consumer in (books, stock)]
+    again = [receive("payments", "m1", {"n": 1}, consumer=consumer) for consumer in (books, stock)]
+
+    assert [received.outcome for received in (*first, *again)] == ["created", "created", "duplicate", "duplicate"]
+    assert [received.job_id for received in again] == [received.job_id for received in first]
+    assert set(Job.objects.values_list("job_type", flat=True)) == {"tests.on_payment_too", "tests.on_payment_as_well"}
+    assert verify(using="default").violated == ()
+
+
+@db
+def test_shared_scope_still_joins_keys_of_the_business() -> None:
+    """Enqueued directly, job types that name one scope share its keys."""
+    books.enqueue(data=1)
+
+    assert stock.enqueue(data=1).outcome == "duplicate"
 
 
 @db

@@ -361,6 +361,44 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
         assert isinstance(post(receiver), Confirmed)
 
 
+BASIC = "Basic c2hvcDpwYS9zcyB3MHJk"  # shop:pa/ss w0rd
+
+
+@pytest.mark.parametrize("by_function", [False, True])
+@pytest.mark.parametrize(
+    "echo",
+    [
+        SECRET,
+        SECRET.removeprefix("whsec_"),
+        BASIC,
+        BASIC.removeprefix("Basic "),
+        "shop:pa/ss w0rd",
+        "pa/ss w0rd",
+        "pa%2Fss%20w0rd",
+        "tok_12345",
+        "/in?tenant=1&access=q1w2e3r4",
+        "q1w2e3r4",
+    ],
+)
+def test_echo_of_a_secret_is_masked_in_every_form(echo: str, by_function: bool) -> None:
+    """A receiver that quotes what it got, in its id or in an answer that is no HTTP, gets no secret into our rows."""
+    headers = {"Authorization": BASIC, "X-Partner": "Token tok_12345"}
+    options: dict[str, Any] = {
+        "headers": (lambda: headers) if by_function else headers,
+        "secrets": (lambda: iter([SECRET])) if by_function else SECRET,
+        "path": "/in?tenant=1&access=q1w2e3r4",
+    }
+    with Receiver("hooks") as receiver:
+        report = post(receiver, answer(200, headers={"X-Request-Id": f"got {echo}!"}), **options)
+        assert report == Confirmed("got [redacted]!", 200)
+        report = post(receiver, answer(200, body=json.dumps({"id": f"got {echo}!"}).encode()), **options)
+        assert report == Confirmed("got [redacted]!", 200)
+        report = post(receiver, raw(f"HTTP/1.1 {echo}\r\n\r\n".encode()), **options)
+
+    assert isinstance(report, Error)
+    assert echo not in report.reason
+
+
 @pytest.mark.parametrize("fails", ["secrets", "headers"])
 def test_functions_of_the_project_that_fail_send_nothing(fails: str) -> None:
     """A dispatcher goes on, and what the error says (a secret, perhaps) is not told."""

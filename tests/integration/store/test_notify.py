@@ -11,12 +11,16 @@ from django.db import connection, transaction
 from django.test import override_settings
 
 from django_jobs import clock, store
-from django_jobs.models import QueueControl
+from django_jobs.domain.ids import uuid7
+from django_jobs.models import QueueControl, Subscription
 from django_jobs.store import notify
-from django_jobs.store.notify import PACE, SLEEP_LASTS, announce_sleep, look, wake
+from django_jobs.store.notify import EVENTS, PACE, SLEEP_LASTS, announce_sleep, look, wake
+from django_jobs.store.outbox import NewEvent, emit
+from django_jobs.store.redispatching import discard_delivery, send_again
 from tests.databases import Server
 from tests.ears import Ear
 from tests.factories import QUEUE, JobFactory
+from tests.factories_outbox import DATA, EVENT_TYPE, DeliveryFactory, SubscriptionFactory
 from tests.scenes import NOON, held, loss, new_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,6 +104,73 @@ def test_one_process_notifies_a_queue_ten_times_a_second_at_most(ear: Ear, monke
     enqueue()
 
     assert ear.heard() == [QUEUE, "other", QUEUE]
+
+
+@pytest.fixture
+def routed() -> None:
+    """A destination that is subscribed to the events of :func:`emitted`."""
+    SubscriptionFactory()
+
+
+def emitted(ordering_key: str = "") -> None:
+    """Store one event."""
+    new = NewEvent(
+        event_id=uuid7(), type=EVENT_TYPE, version=1, source="s", subject="", tenant="", data=DATA, data_digest="",
+        dataref="", ordering_key=ordering_key, job_id=None, attempt_id=None, fence=None, correlation_id="",
+        causation_id="", traceparent="",
+    )  # fmt: skip
+    with transaction.atomic():
+        emit(new, using="default")
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("routed")
+def test_commit_with_events_wakes_dispatchers_that_sleep(ear: Ear) -> None:
+    """At the commit, if one sleeps, and no more often than a queue of jobs; the event is not in it."""
+    emitted()
+    assert ear.heard() == [], "nobody sleeps"
+    announce_sleep([EVENTS], using="default")
+    emitted()
+    emitted()
+    assert ear.heard() == [EVENTS]
+    much_later()
+    with transaction.atomic():
+        emitted()
+        transaction.set_rollback(True)
+    assert ear.heard() == []
+    with override_settings(DJANGO_JOBS={"NOTIFY": False}):
+        emitted()
+    assert ear.heard() == []
+    emitted()
+    assert ear.heard() == [EVENTS]
+
+
+@pytest.mark.postgres
+@pytest.mark.usefixtures("routed")
+def test_events_that_cannot_go_yet_wake_nobody(ear: Ear) -> None:
+    """One that waits behind another of its key, and one without a route, are nothing to deliver."""
+    announce_sleep([EVENTS], using="default")
+    emitted(ordering_key="order:1")
+    assert ear.heard() == [EVENTS]
+    much_later()
+
+    emitted(ordering_key="order:1")
+    Subscription.objects.all().delete()
+    emitted()
+
+    assert ear.heard() == []
+
+
+@pytest.mark.postgres
+def test_decisions_about_deliveries_wake_dispatchers(ear: Ear) -> None:
+    """An event that is sent again, and what a discarded delivery held back, need not wait for a look."""
+    announce_sleep([EVENTS], using="default")
+    delivery = DeliveryFactory(dead_lettered=True)
+
+    send_again(delivery.event, ["crm"], using="default")
+    assert ear.heard() == [EVENTS]
+    discard_delivery(delivery.pk, revision=delivery.revision, using="default")
+    assert ear.heard() == [EVENTS]
 
 
 @pytest.mark.postgres

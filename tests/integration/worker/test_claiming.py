@@ -13,6 +13,7 @@ from django_jobs.domain.states import Alone
 from django_jobs.models import Attempt, Job
 from django_jobs.worker.child import Child
 from django_jobs.worker.claiming import Claimer
+from django_jobs.worker.company import Company
 from django_jobs.worker.link import Order, Word
 from django_jobs.worker.room import Seat
 from tests.acceptance.workers import wait_for
@@ -94,6 +95,68 @@ def test_other_children_go_on_beside_a_suspect(declare: Declare) -> None:
     found = others.take(2, 1)
 
     assert [attempt.claimed.isolation for attempt in found] == [""]
+
+
+def test_suspect_waits_for_what_is_delivered_in_its_child(child: Callable[[], Child], gate: threading.Event) -> None:
+    """No delivery is under way when it starts, and none begins while it runs; jobs without suspicion go on."""
+    loop = child()
+    JobFactory(job_type=JOB_TYPE)
+    with loop.company.delivering(suspect=False):
+        assert loop._turn() == 1, "a job and a delivery run beside each other"
+        gate.set()
+        wait_for(lambda: not loop.pool.running, what="an empty child")
+        gate.clear()
+        lonely = suspect()
+        loop.claimer._looked_for_suspects = float("-inf")
+        assert loop._turn() == 0
+    with loop.company.delivering(suspect=False) as alone:
+        assert alone is None, "the suspect comes first"
+
+    assert loop._turn() == 1
+    assert Attempt.objects.get(job_id=lonely.pk).alone
+    with loop.company.delivering(suspect=False) as alone:
+        assert alone is None
+    gate.set()
+    wait_for(lambda: not loop.pool.running, what="an empty child")
+    loop._turn()
+    with loop.company.delivering(suspect=False) as alone:
+        assert alone is Alone.NO
+
+
+def test_jobs_wait_while_a_suspected_delivery_is_alone(child: Callable[[], Child], gate: threading.Event) -> None:
+    """Nothing is claimed beside it, and jobs that run hold it back until they have ended; then it comes first."""
+    loop = child()
+    JobFactory(job_type=JOB_TYPE)
+    assert loop._turn() == 1
+    with loop.company.delivering(suspect=True) as alone:
+        assert alone is None
+    JobFactory(job_type=JOB_TYPE)
+    assert loop._turn() == 0, "room is made"
+    gate.set()
+    wait_for(lambda: not loop.pool.running, what="an empty child")
+    with loop.company.delivering(suspect=True) as alone:
+        assert alone is Alone.WORKER
+        assert loop._turn() == 0
+    assert loop._turn() == 1
+
+
+def test_child_that_is_held_is_quiet_when_its_deliveries_are(declare: Declare) -> None:
+    """What runs alone on its worker has no deliveries beside it in other children either."""
+    declare(lambda: None)
+    told: list[Word] = []
+    mine = seat(told)
+    company = Company(is_busy=lambda: False, wake_jobs=lambda: None, makes_room=True, alone=Alone.CHILD)
+    claiming = Claimer(replace(claimer().config, processes=2), mine, company)
+    mine.follow(Order.HOLD, 1)
+    with company.delivering(suspect=False):
+        assert claiming.take(2, 0) == []
+        assert Word.QUIET not in told
+
+    claiming.take(2, 0)
+
+    assert Word.QUIET in told
+    with company.delivering(suspect=False) as alone:
+        assert alone is None
 
 
 def seat(told: list[Word]) -> Seat:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from datetime import timedelta
 
 import pytest
 
+from django_jobs import clock
 from django_jobs.domain.states import LossCause
-from django_jobs.models import Attempt, Job
+from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job
 from django_jobs.store import abandoned
 from django_jobs.store.workers import WorkerRecord
 from django_jobs.worker.heart import Heart
 from django_jobs.worker.rescue import take_back
+from tests.factories import WorkerFactory
+from tests.factories_outbox import DeliveryFactory
 from tests.integration.worker.conftest import Declare, take
 
 
@@ -67,6 +71,42 @@ def test_judging_stops_when_the_own_beat_is_due(declare: Declare) -> None:
     assert Job.objects.get().state == "running"
     take_back(found)
     assert Job.objects.get().state == "queued"
+
+
+@pytest.mark.parametrize(("on_purpose", "lost_count"), [(False, 1), (True, 0)])
+@pytest.mark.django_db(transaction=True)
+def test_deliveries_of_a_dead_child_are_taken_back(on_purpose: bool, lost_count: int) -> None:
+    """At once, with what ended the process; an end on purpose counts nothing, and other children keep theirs."""
+    beating = heart()
+    worker_id = beating._record.worker_id
+    mine, other = (DeliveryFactory(claimed=True, lease_owner=worker_id, lease_child=child) for child in (1, 2))
+    beating.report_death(child=1, status=-9, on_purpose=on_purpose)
+
+    beating._take_back_of_the_dead()
+
+    mine.refresh_from_db()
+    other.refresh_from_db()
+    assert (mine.state, mine.lost_count, other.state) == ("pending", lost_count, "claimed")
+    detail = DeliveryAttempt.objects.get(delivery=mine).detail
+    assert ("its worker ended the process on purpose" if on_purpose else "ended by SIGKILL") in detail
+    assert beating._deaths == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_deliveries_of_a_silent_worker_are_taken_back_by_who_may_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss in company makes a suspect; who may not judge others leaves them alone."""
+    silent = WorkerFactory(heartbeat_at=clock.now() - timedelta(minutes=5))
+    held = DeliveryFactory(claimed=True, lease_owner=silent.pk, lease_expires_at=clock.now() - timedelta(minutes=1))
+    beating = heart()
+    monkeypatch.setattr(beating, "_may_go_on", lambda: False)
+    beating._judge()
+    assert Delivery.objects.get().state == "claimed"
+
+    monkeypatch.setattr(beating, "_may_go_on", lambda: True)
+    beating._judge()
+
+    held.refresh_from_db()
+    assert (held.state, held.lost_count) == ("pending", 1)
 
 
 @pytest.mark.postgres

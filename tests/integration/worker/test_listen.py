@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.test import override_settings
 
-from django_jobs.store.notify import announce_sleep, wake
+from django_jobs.store.notify import EVENTS, announce_sleep, wake
 from django_jobs.worker import line, listen
 from django_jobs.worker.bell import Bell, BellEnd
 from django_jobs.worker.line import NAME, opened
@@ -35,7 +35,8 @@ class Listening:
 
     def __init__(self, *queues: str) -> None:
         self.rang = threading.Semaphore(0)
-        self.listener = Listener("default", queues, self.rang.release)
+        self.events = threading.Semaphore(0)
+        self.listener = Listener("default", queues, self.rang.release, self.events.release)
         self.listener.start()
 
     def works(self) -> bool:
@@ -102,6 +103,18 @@ def test_worker_is_not_woken_for_another_queue(listening: Callable[..., Listenin
 
     assert mail.rings()
     assert not mail.rings(0), "only the second notification was for it"
+
+
+def test_events_wake_a_dispatcher_and_no_loop_of_jobs(listening: Callable[..., Listening]) -> None:
+    """What was notified for events rings the bell of events alone, whatever queues the worker serves."""
+    ear = listening("mail")
+    assert ear.works()
+    assert ear.events.acquire(timeout=20), "what was notified before it heard was missed"
+
+    notify(EVENTS)
+
+    assert ear.events.acquire(timeout=20)
+    assert not ear.rings(0)
 
 
 def test_killed_connection_is_made_again_and_tested(
@@ -262,6 +275,24 @@ def test_bell_wakes_a_child_and_tells_whether_asking_makes_sense() -> None:
     bell.close()
     assert (wake.wait(0), end.over) == (False, True)
     wake.forget(end.descriptor)
+    wake.close()
+
+
+def test_bell_of_events_calls_the_dispatcher_and_wakes_no_loop() -> None:
+    """The loop of jobs reads the bell and sleeps on; whoever delivers events is called."""
+    bell, wake, called = Bell(), Wake(), []
+    end = BellEnd(bell._read_end)
+    end.on_events = lambda: called.append(1)
+    wake.watch(end.descriptor, end.read)
+
+    bell.ring_for_events()
+
+    assert not wake.wait(0)
+    assert called == [1]
+    bell.tell(heard=True)
+    assert not wake.wait(0)
+    assert called == [1, 1], "it can ask to be notified now"
+    bell.close()
     wake.close()
 
 

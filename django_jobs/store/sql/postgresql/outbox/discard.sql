@@ -1,11 +1,12 @@
--- purpose: settle a dead delivery as not to be delivered, and let the next of its ordering key go
--- guard: state 'dead_lettered' in the revision that was seen
+-- purpose: settle a delivery that is dead or was tried in vain as not to be delivered, and let the next of its ordering key go
+-- guard: state 'dead_lettered', or 'pending' and tried, in the revision that was seen
 -- index: primary key; django_jobs_delivery_head
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 marked AS (
     UPDATE django_jobs_delivery d
-    SET state = 'discarded', revision = d.revision + 1, dead_at = NULL, dead_reason = ''
-    WHERE d.id = %(delivery_id)s::uuid AND d.state = 'dead_lettered' AND d.revision = %(revision)s::bigint
+    SET state = 'discarded', revision = d.revision + 1, available_at = NULL, dead_at = NULL, dead_reason = ''
+    WHERE d.id = %(delivery_id)s::uuid AND (d.state = 'dead_lettered' OR (d.state = 'pending' AND d.fence > 0))
+        AND d.revision = %(revision)s::bigint
     RETURNING d.id, d.destination, d.redispatch, d.ordering_key, d.key_seq
 ),
 next AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- purpose: store an event, and one delivery for each destination that is subscribed to it
+-- purpose: store an event, and one delivery for each destination that is subscribed to it; wake a dispatcher that sleeps
 -- guard: none; an earlier statement of this transaction holds the counter of the ordering key
 -- index: django_jobs_subscription_once, django_jobs_delivery_head
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
@@ -25,12 +25,19 @@ stored AS (
 ),
 sent AS (
     INSERT INTO django_jobs_delivery (
-        id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence, failed_count, available_at,
-        receipt, dead_reason, last_error, created_at)
+        id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence, failed_count, lost_count,
+        available_at, receipt, dead_reason, last_error, created_at)
     SELECT (left(%(event_id)s::text, 14) || '7' || substr(gen_random_uuid()::text, 16))::uuid, %(event_id)s::uuid,
         r.destination, 0, %(ordering_key)s::text, %(key_seq)s::bigint, CASE WHEN r.waits THEN 'waiting' ELSE 'pending' END,
-        1, 0, 0, CASE WHEN r.waits THEN NULL ELSE clock.now END, '', '', '', clock.now
+        1, 0, 0, 0, CASE WHEN r.waits THEN NULL ELSE clock.now END, '', '', '', clock.now
     FROM routes r, clock
     RETURNING state
+),
+woken AS MATERIALIZED (
+    SELECT pg_notify('django_jobs_wake', c.queue_name)
+    FROM clock, django_jobs_queuecontrol c
+    WHERE %(notify)s::boolean AND c.queue_name = '*events' AND c.idle_until > clock.now
+        AND EXISTS (SELECT 1 FROM sent WHERE state = 'pending')
 )
-SELECT COUNT(*) AS routed, COUNT(*) FILTER (WHERE state = 'waiting') AS waiting FROM sent
+SELECT COUNT(*) AS routed, COUNT(*) FILTER (WHERE state = 'waiting') AS waiting, EXISTS (SELECT 1 FROM woken) AS woken
+FROM sent

@@ -10,7 +10,7 @@ given AS MATERIALIZED (
 marked AS (
     UPDATE django_jobs_delivery d
     SET state = 'published', revision = d.revision + 1, published_at = clock.now, attempt_id = NULL, lease_owner = NULL,
-        lease_expires_at = NULL, receipt = g.receipt
+        lease_child = NULL, lease_expires_at = NULL, lost_count = 0, receipt = g.receipt
     FROM given g, clock
     WHERE d.id = g.id AND d.state = 'claimed' AND d.attempt_id = g.attempt_id
     RETURNING d.id, d.destination, d.redispatch, d.ordering_key, d.key_seq

@@ -5,13 +5,14 @@ WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestam
 given AS MATERIALIZED (
     SELECT * FROM unnest(
         %(ids)s::uuid[], %(attempt_ids)s::uuid[], %(outcomes)s::text[], %(states)s::text[], %(failed)s::int[],
-        %(delays)s::float8[], %(statuses)s::int[], %(details)s::text[], %(reasons)s::text[]
-    ) AS g(id, attempt_id, outcome, state, failed_count, delay, status, detail, reason)
+        %(delays)s::float8[], %(statuses)s::int[], %(details)s::text[], %(reasons)s::text[], %(lost)s::int[]
+    ) AS g(id, attempt_id, outcome, state, failed_count, delay, status, detail, reason, lost_count)
 ),
 settled AS (
     UPDATE django_jobs_delivery d
-    SET state = g.state, revision = d.revision + 1, attempt_id = NULL, lease_owner = NULL, lease_expires_at = NULL,
-        failed_count = g.failed_count, last_error = CASE WHEN g.detail = '' THEN d.last_error ELSE g.detail END,
+    SET state = g.state, revision = d.revision + 1, attempt_id = NULL, lease_owner = NULL, lease_child = NULL,
+        lease_expires_at = NULL, failed_count = g.failed_count, lost_count = g.lost_count,
+        last_error = CASE WHEN g.detail = '' THEN d.last_error ELSE g.detail END,
         available_at = CASE WHEN g.state = 'pending' THEN clock.now + make_interval(secs => g.delay) END,
         dead_at = CASE WHEN g.state = 'dead_lettered' THEN clock.now END, dead_reason = g.reason
     FROM given g, clock

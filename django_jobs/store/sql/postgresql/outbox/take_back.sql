@@ -1,20 +1,28 @@
--- purpose: make deliveries due again whose dispatcher's lease is over, and close its attempts as lost
--- guard: state 'claimed' with a lease that is over; rows that others hold are skipped
--- index: django_jobs_delivery_held
+-- purpose: take deliveries back from holders that are gone, and close their attempts as lost: due again, or dead
+-- guard: state 'claimed' under the attempt that is named; rows that others hold are skipped
+-- index: primary keys
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
-over AS MATERIALIZED (
-    SELECT d.id, d.attempt_id FROM django_jobs_delivery d, clock
-    WHERE d.state IN ('claimed', 'dead_lettered') AND d.state = 'claimed' AND d.lease_expires_at <= clock.now
-    LIMIT %(limit)s::bigint
+given AS MATERIALIZED (
+    SELECT * FROM unnest(
+        %(ids)s::uuid[], %(attempt_ids)s::uuid[], %(states)s::text[], %(lost)s::int[], %(delays)s::float8[],
+        %(reasons)s::text[], %(details)s::text[]
+    ) AS g(id, attempt_id, state, lost_count, delay, reason, detail)
+),
+held AS MATERIALIZED (
+    SELECT d.id FROM django_jobs_delivery d JOIN given g ON g.id = d.id
+    WHERE d.state = 'claimed' AND d.attempt_id = g.attempt_id
     FOR NO KEY UPDATE OF d SKIP LOCKED
 ),
 closed AS (
     UPDATE django_jobs_deliveryattempt a
-    SET finished_at = clock.now, outcome = 'lost', detail = 'Never observed, and it may have arrived: the lease was over.'
-    FROM over, clock WHERE a.id = over.attempt_id AND a.outcome IS NULL
+    SET finished_at = clock.now, outcome = 'lost', detail = g.detail
+    FROM given g, held h, clock WHERE h.id = g.id AND a.id = g.attempt_id AND a.outcome IS NULL
 )
 UPDATE django_jobs_delivery d
-SET state = 'pending', revision = d.revision + 1, attempt_id = NULL, lease_owner = NULL, lease_expires_at = NULL,
-    available_at = clock.now
-FROM over, clock WHERE d.id = over.id
-RETURNING d.id, d.destination
+SET state = g.state, revision = d.revision + 1, attempt_id = NULL, lease_owner = NULL, lease_child = NULL,
+    lease_expires_at = NULL, lost_count = g.lost_count,
+    last_error = CASE WHEN g.reason = '' THEN d.last_error ELSE g.detail END,
+    available_at = CASE WHEN g.state = 'pending' THEN clock.now + make_interval(secs => g.delay) END,
+    dead_at = CASE WHEN g.state = 'dead_lettered' THEN clock.now END, dead_reason = g.reason
+FROM given g, held h, clock WHERE h.id = g.id AND d.id = g.id
+RETURNING d.id

@@ -1,9 +1,10 @@
--- purpose: settle a dead delivery as not to be delivered, and let the next of its ordering key go
--- guard: state 'dead_lettered' in the revision that was seen
+-- purpose: settle a delivery that is dead or was tried in vain as not to be delivered, and let the next of its ordering key go
+-- guard: state 'dead_lettered', or 'pending' and tried, in the revision that was seen
 -- index: primary key; django_jobs_delivery_head
 UPDATE django_jobs_delivery
-SET state = 'discarded', revision = revision + 1, dead_at = NULL, dead_reason = ''
-WHERE id = %(delivery_id)s AND state = 'dead_lettered' AND revision = %(revision)s
+SET state = 'discarded', revision = revision + 1, available_at = NULL, dead_at = NULL, dead_reason = ''
+WHERE id = %(delivery_id)s AND (state = 'dead_lettered' OR (state = 'pending' AND fence > 0))
+    AND revision = %(revision)s
 RETURNING id
 -- then
 UPDATE django_jobs_delivery

@@ -11,11 +11,11 @@ SELECT %(event_id)s, %(type)s, %(version)s, %(source)s, %(subject)s, %(tenant)s,
             AND s.active_from <= %(now)s AND (s.ended_at IS NULL OR s.ended_at > %(now)s)), %(now)s
 -- then
 INSERT INTO django_jobs_delivery (
-    id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence, failed_count, available_at,
-    receipt, dead_reason, last_error, created_at)
+    id, event_id, destination, redispatch, ordering_key, key_seq, state, revision, fence, failed_count, lost_count,
+    available_at, receipt, dead_reason, last_error, created_at)
 SELECT substr(%(event_id)s, 1, 12) || '7' || substr(lower(hex(randomblob(2))), 1, 3) || 'a' || substr(lower(hex(randomblob(8))), 1, 15),
     %(event_id)s, r.destination, 0, %(ordering_key)s, %(key_seq)s, CASE WHEN r.waits THEN 'waiting' ELSE 'pending' END,
-    1, 0, 0, CASE WHEN r.waits THEN NULL ELSE %(now)s END, '', '', '', %(now)s
+    1, 0, 0, 0, CASE WHEN r.waits THEN NULL ELSE %(now)s END, '', '', '', %(now)s
 FROM (
     SELECT s.destination, EXISTS (
             SELECT 1 FROM django_jobs_delivery d

@@ -19,7 +19,8 @@ WHERE state = 'waiting' AND id IN (
     WHERE m.id IN (SELECT json_extract(value, '$[0]') FROM json_each(%(rows)s)) AND m.state = 'claimed' AND m.attempt_id IN (SELECT json_extract(value, '$[1]') FROM json_each(%(rows)s)) AND m.redispatch = 0 AND NOT (m.ordering_key = ''))
 -- then
 UPDATE django_jobs_delivery
-SET state = 'published', revision = revision + 1, published_at = %(now)s, lease_owner = NULL, lease_expires_at = NULL,
+SET state = 'published', revision = revision + 1, published_at = %(now)s, lease_owner = NULL, lease_child = NULL,
+    lease_expires_at = NULL, lost_count = 0,
     receipt = (
         SELECT json_extract(g.value, '$[2]') FROM json_each(%(rows)s) g
         WHERE json_extract(g.value, '$[0]') = django_jobs_delivery.id),
