@@ -59,7 +59,8 @@ def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
     row = compensation_by(job_id, using=using)
     if row is None or row.outcome != _OPEN:
         return ""
-    state = taking_back(row.effect, using=using)
+    found = taking_back_row(row.effect, using=using)
+    state = found.state if found else None
     if state == EffectState.SUCCEEDED:
         return (
             "What it was to take back has been taken back already. Replay it: it sends nothing and only records that."
@@ -69,16 +70,15 @@ def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
     return ""
 
 
-def taking_back(effect: SideEffect, *, using: str) -> EffectState | None:
-    """Return the state of what takes an effect back, whichever job sent it; None while nothing was intended."""
+def taking_back_row(effect: SideEffect, *, using: str) -> SideEffect | None:
+    """Return what takes an effect back, whichever job sent it; None while nothing was intended."""
     found = SideEffect.objects.using(using).filter(
         tenant=effect.tenant,
         provider=effect.provider,
         business_key=taken_back_key(effect.pk),
         name=COMPENSATION_EFFECT,
     )
-    state = found.values_list("state", flat=True).first()
-    return EffectState(state) if state else None
+    return found.first()
 
 
 def succeed_for(job_id: uuid.UUID, *, using: str) -> bool:
