@@ -20,7 +20,7 @@ from django_jobs.exceptions import ActionChangedError, DefinitionError, PayloadE
 from django_jobs.models import Compensation, EffectAdoption, Job, SideEffect
 from django_jobs.operate.action import Acknowledgement, Decision, Operator, Plan, Target
 from django_jobs.operate.lookup import EffectNotFoundError
-from django_jobs.store.compensations import compensations_of, open_compensation
+from django_jobs.store.compensations import compensations_of, open_compensation, taking_back_row
 from django_jobs.store.decisions import lock_job
 from django_jobs.store.times import read_now
 
@@ -38,6 +38,7 @@ class _Seen:
     siblings: tuple[SideEffect, ...]  # all effects of the job in the order in which they were intended
     compensations: tuple[Compensation, ...]  # of all of them
     adopters: tuple[Job, ...]
+    taking_back: SideEffect | None  # what earlier jobs did to take the effect back
 
     @property
     def number(self) -> int:
@@ -141,6 +142,7 @@ class Compensate(Decision):
             job=job,
             siblings=tuple(SideEffect.objects.using(self.using).filter(job_id=job.pk).order_by("created_at", "id")),
             compensations=tuple(compensations_of(job.pk, using=self.using)),
+            taking_back=taking_back_row(effect, using=self.using),
             adopters=tuple(Job.objects.using(self.using).filter(pk__in=adopters.values("job_id")).order_by("pk")),
         )
 
@@ -180,6 +182,7 @@ class Compensate(Decision):
             "by_hand": self.by_hand,
             **asdict(agreed),
             "number": seen.number,
+            "taken_back": seen.taking_back.state if seen.taking_back else "",
             "siblings": [
                 [str(item.pk), item.state, standing.outcome if (standing := seen.standing(item)) else ""]
                 for item in seen.siblings
@@ -237,7 +240,10 @@ def _lines(seen: _Seen, how: TakingBack | None, *, by_hand: bool) -> Iterator[st
     effect = seen.effect
     reference = f" (provider reference {effect.provider_ref})" if effect.provider_ref else ""
     yield f"{_named(effect)} at {effect.provider} is {effect.state}{reference}."
-    if by_hand:
+    done = seen.taking_back
+    if done is not None and done.state == EffectState.SUCCEEDED:
+        yield f"Job {done.job_id} took it back before it was given up: the new job sends nothing, and records that."
+    elif by_hand:
         yield "Nothing is sent: a job records that it was taken back by hand, or stays on purpose."
     elif how is not None:
         yield (

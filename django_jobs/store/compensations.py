@@ -8,6 +8,7 @@ original; nobody who holds an original waits for a job that takes something of i
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime
 
 from django_jobs import telemetry
@@ -79,6 +80,42 @@ def taking_back_row(effect: SideEffect, *, using: str) -> SideEffect | None:
         name=COMPENSATION_EFFECT,
     )
     return found.first()
+
+
+def hold_taking_back(job_id: uuid.UUID, *, using: str) -> EffectState | None:
+    """Lock what a compensation's job is to do, whichever job sent it, and return its state; None: nothing was intended.
+
+    The caller holds the job. Evidence about an earlier job's request needs no job, and waits until the transaction
+    ends: nobody gives up what turns out to be applied at that moment.
+    """
+    row = compensation_by(job_id, using=using)
+    found = taking_back_row(row.effect, using=using) if row is not None else None
+    if found is None:
+        return None
+    locked = SideEffect.objects.using(using).select_for_update(no_key=True).filter(pk=found.pk)
+    return EffectState(locked.values_list("state", flat=True).get())
+
+
+def applied_anyway(given_up: Iterable[Compensation], *, using: str) -> set[uuid.UUID]:
+    """Return the effects that were taken back although the compensations that were to do it had been given up.
+
+    A provider's late confirmation is taken whatever was concluded before.
+    """
+    wanted: dict[tuple[str, str], set[uuid.UUID]] = {}
+    for row in given_up:
+        wanted.setdefault((row.effect.tenant, row.effect.provider), set()).add(row.effect_id)
+    found: set[uuid.UUID] = set()
+    for (tenant, provider), effects in wanted.items():
+        by_key = {taken_back_key(pk): pk for pk in effects}
+        applied = SideEffect.objects.using(using).filter(
+            tenant=tenant,
+            provider=provider,
+            business_key__in=by_key,
+            name=COMPENSATION_EFFECT,
+            state=EffectState.SUCCEEDED.value,
+        )
+        found |= {by_key[key] for key in applied.values_list("business_key", flat=True)}
+    return found
 
 
 def succeed_for(job_id: uuid.UUID, *, using: str) -> bool:

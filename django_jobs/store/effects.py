@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from django_jobs import telemetry
+from django_jobs.domain.compensation import COMPENSATION_EFFECT
 from django_jobs.domain.effects import (
     Action,
     AfterReconcile,
@@ -406,6 +407,7 @@ def _tell(held: Held, effect: SideEffect, send: Send, before: str | None) -> Non
             reason="an effect that was judged not applied was applied",
             job_id=effect.job_id,
             owner=effect.owner,
+            severity="critical" if effect.name == COMPENSATION_EFFECT else "warning",
         )
 
 

@@ -37,10 +37,11 @@ def take_back(context: JobContext, effect_id: uuid.UUID, *, agreed: Agreed | Non
 def _sent(context: JobContext, effect: SideEffect, agreed: Agreed) -> str:
     """Take the effect back as was agreed, and return the provider's reference; what was applied is only recorded."""
     found, otherwise = _as_agreed(effect, agreed)
-    if found is None:
-        applied = taking_back_row(effect, using=context.database)
-        if applied is not None and applied.state == EffectState.SUCCEEDED:
-            return applied.provider_ref
+    done = taking_back_row(effect, using=context.database)
+    if done is not None and done.state == EffectState.SUCCEEDED:
+        if found is None or found.request_digest != done.request_digest:
+            return done.provider_ref  # whatever would be sent now: it has been taken back
+    elif found is None:
         msg = (
             f"{otherwise} This attempt sent nothing. When workers run the code that was decided about, replay this "
             "job; if the other way is wanted, discard it and decide again."
