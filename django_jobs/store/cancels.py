@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef
 
 from django_jobs import telemetry
 from django_jobs.domain.compensation import COMPENSATION_TYPE
@@ -89,7 +89,11 @@ def _told(job_id: uuid.UUID, state: str, groups: Mapping[str, object] | None = N
 
 
 def request_cancel(job_id: uuid.UUID, *, generation: int, action_id: uuid.UUID, using: str) -> None:
-    """Ask that a running job end as cancelled; the caller holds the row of the job, so that no end slips past it."""
+    """Ask that a running job end as cancelled; the caller holds the row of the job, so that no end slips past it.
+
+    The job's revision rises, so that whoever locks the row with an older snapshot is refused by it.
+    """
+    Job.objects.using(using).filter(pk=job_id).update(revision=F("revision") + 1)
     row = CancelRequest(
         id=uuid7(), job_id=job_id, generation=generation, action_id=action_id, created_at=read_now(using)
     )

@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.db.models import F
+
 from django_jobs import telemetry
 from django_jobs.domain.compensation import COMPENSATION_EFFECT, taken_back_key
 from django_jobs.domain.ids import uuid7
@@ -37,7 +39,13 @@ def compensation_by(job_id: uuid.UUID, *, using: str) -> Compensation | None:
 def open_compensation(
     effect: SideEffect, *, job_id: uuid.UUID, action_id: uuid.UUID, now: datetime, using: str
 ) -> Compensation:
-    """Record that a job takes an effect back; the caller holds the locks of the original job and of the effect."""
+    """Record that a job takes an effect back; the caller holds the locks of the original job and of the effect.
+
+    The revisions of both rise: a decision about the job, or a completion on the effect's receipt, whose transaction
+    began before this one ended does not see the new row, and is refused by the rows that it locks.
+    """
+    Job.objects.using(using).filter(pk=effect.job_id).update(revision=F("revision") + 1)
+    SideEffect.objects.using(using).filter(pk=effect.pk).update(revision=F("revision") + 1)
     row = Compensation(
         id=uuid7(),
         effect_id=effect.pk,
