@@ -43,7 +43,9 @@ NAME_LIMIT = 100
 PLAN_BYTES = 1024 * 1024
 BUSY_AFTER = "1s"  # how long a decision waits for a row that a worker is committing
 _CHANGED = "This changed since you looked; nothing was done."
-_STALE = "This changed since the transaction began in which it is decided; nothing was done. Look again in a new transaction."
+_STALE = (
+    "This changed since the transaction began in which you decide; nothing was done. Look again in a new transaction."
+)
 _BUSY = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure: nothing was written
 _OVERTAKEN = ("40001", "23505")  # serialization failure, unique violation: a snapshot that is older than the rows
 _BUSY_SNAPSHOT = "SQLITE_BUSY_SNAPSHOT"  # the same on SQLite

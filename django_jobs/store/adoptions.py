@@ -1,7 +1,7 @@
 """Jobs that stand on the receipt of another job's effect: that they took it, and that it still holds at their end.
 
-Both raise the effect's revision. Whoever decides about the effect with an older snapshot than that is refused by the row
-instead of missing a job that relies on it.
+Both raise the effect's revision. Whoever decides about the effect with an older snapshot than that is refused by the
+row instead of missing a job that relies on it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 
 from django_jobs.exceptions import ActionChangedError
 from django_jobs.models import Compensation, Delivery, EffectAdoption, Job, OperatorAction, SideEffect
@@ -133,16 +133,15 @@ def test_who_completed_on_the_receipt_meanwhile_is_seen(booked: Booked) -> None:
 
 def test_completion_on_a_receipt_that_is_taken_back_meanwhile_is_undone(booked: Booked) -> None:  # noqa: F811
     """A handler's transaction of a stricter level is refused by the effect's row; its job is run again."""
-    from django.db import OperationalError
-
     effect = effect_of(booked("hotel"), "hotel")
     adopter = booked("hotel")
     (claimed,) = (trips.book.enqueue(city="Oslo", steps=[]) and claimer().take(1, 0)) or ()
     EffectAdoption.objects.filter(job_id=adopter).update(job_id=claimed.job_id)
 
-    with pytest.raises(OperationalError, match="could not serialize"), old_snapshot():
+    with old_snapshot():
         elsewhere(lambda: compensate(effect.pk))
-        recheck_adopted(claimed)
+        with pytest.raises(OperationalError, match="could not serialize"), transaction.atomic():
+            recheck_adopted(claimed)
 
 
 def test_running_job_is_asked_once_to_end() -> None:
