@@ -239,7 +239,7 @@ def respond(page: ReadingAdmin, offer: Offer, request: HttpRequest, object_id: s
     if row is None:
         raise Http404(f"There is no {page.opts.verbose_name} {plain(object_id, 50)}.")
     deciding = Deciding(page=page, offer=offer, request=request, row=row)
-    return deciding.act() if request.method == "POST" else deciding.look()
+    return deciding.act() if request.method == "POST" else page.in_time(request, deciding.look)
 
 
 def _facts(facts: Mapping[str, Any]) -> Iterator[SafeString]:
