@@ -66,7 +66,7 @@ class RequestedReplay(Replay):
         """Refuse besides what nobody acknowledged for many."""
         self.class_name = class_of(history, found, taken_back="")
         if self.class_name == NOT_DEAD:
-            return f"It is no dead letter any more: {history.job.state}."
+            return f"It is no open dead letter any more: {history.job.resolution or history.job.state}."
         if history.job.dead_at is None or history.job.dead_at > self.request.created_at:
             self.class_name = NOT_DEAD
             return "It died again after the request was made."

@@ -18,6 +18,7 @@ from django_jobs.domain.states import ReplayState
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError, PayloadError
 from django_jobs.models import Job, OperatorAction, ReplayItem, ReplayRequest
 from django_jobs.operate.action import Done, Plan
+from django_jobs.operate.discard import Discard
 from django_jobs.operate.replay import Replay
 from django_jobs.operate.replay_many import CancelReplay, ReplayMany
 from django_jobs.operate.replay_runner import REPLAYS, replay_one, turn
@@ -169,6 +170,21 @@ def test_later_death_is_left_alone() -> None:
     run()
 
     assert outcomes() == {first.job.pk: "unchanged", second.job.pk: "queued"}
+
+
+def test_job_that_was_settled_meanwhile_is_told_as_that() -> None:
+    """Whoever reads the request's outcomes learns what became of the job."""
+    first, second = dead(), dead()
+    asked(Selection(ids=[first.job.pk, second.job.pk]))
+    decided(Discard(first.job.pk, using="default"))
+    decided(Replay(second.job.pk, using="default"))
+
+    run()
+
+    assert dict(ReplayItem.objects.values_list("job_id", "why")) == {
+        first.job.pk: "It is no open dead letter any more: discarded.",
+        second.job.pk: "It is no open dead letter any more: queued.",
+    }
 
 
 def test_running_it_twice_does_nothing_twice() -> None:
