@@ -119,8 +119,12 @@ def heed_request(job_id: uuid.UUID, *, using: str) -> JobState | None:
     """
     if not CancelRequest.objects.using(using).filter(job_id=job_id).exists():
         return None
-    with joined(using):
-        _hold(job_id, using)
-        mine = CancelRequest.objects.filter(job_id=OuterRef("pk"), generation=OuterRef("generation"))
-        asked = Job.objects.using(using).filter(Exists(mine), pk=job_id, state__in=WAITING)
-        return cancel(job_id, using=using) if asked.exists() else None
+
+    def both() -> JobState | None:
+        with joined(using):
+            _hold(job_id, using)
+            mine = CancelRequest.objects.filter(job_id=OuterRef("pk"), generation=OuterRef("generation"))
+            asked = Job.objects.using(using).filter(Exists(mine), pk=job_id, state__in=WAITING)
+            return cancel(job_id, using=using) if asked.exists() else None
+
+    return both() if connections[using].in_atomic_block else run_again(both)
