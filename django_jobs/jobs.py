@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from django_jobs.define.decorators import job
-from django_jobs.domain.compensation import COMPENSATION_TYPE
+from django_jobs.domain.compensation import COMPENSATION_TYPE, Agreed
 from django_jobs.effects.adapters.mail import send_mail
 from django_jobs.worker.compensating import take_back
 from django_jobs.worker.context import JobContext
@@ -21,6 +21,14 @@ def send_email(context: JobContext, message: dict[str, Any]) -> None:
 
 
 @job(type=COMPENSATION_TYPE, takes_context=True)
-def compensate(context: JobContext, effect_id: uuid.UUID, by_hand: bool = False) -> None:
+def compensate(
+    context: JobContext,
+    effect_id: uuid.UUID,
+    by_hand: bool = False,
+    operation: str = "",
+    dedupe: str = "",
+    request_digest: str = "",
+) -> None:
     """Take an applied effect of another job back, as somebody decided; see ``django_jobs.operate.compensate``."""
-    take_back(context, effect_id, by_hand=by_hand)
+    agreed = Agreed(operation=operation, dedupe=dedupe, request_digest=request_digest)
+    take_back(context, effect_id, agreed=None if by_hand else agreed)

@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of ge
 
 def parts() -> dict[str, Callable[[], str]]:
     """Return each generated part by the name that a page calls it."""
-    from docs.generators import api, commands, contract, errors, metrics, settings, states
+    from docs.generators import api, commands, contract, errors, metrics, permissions, settings, states
 
     return {
         "settings": settings.table,
@@ -38,6 +38,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "public-names": api.public_names,
         "metrics": metrics.metric_tables,
         "recovery-words": contract.recovery_words,
+        "permissions": permissions.permission_table,
         "contract": contract.contract_of_testproject,
         "runworker-options": commands.runworker_options,
         "jobs-options": commands.jobs_options,

@@ -45,6 +45,7 @@ class Offer:
         make: Returns the decision about a row: ``make(row, using, choices)``.
         why_not: Says from the row alone why it cannot be decided now; empty: it can, as far as the row tells.
         choices: The form of what it needs to know beside who and why.
+        answer: Makes the page that a POST that acted answers with; None: back to the list.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Offer:
     make: Callable[[Any, str, Mapping[str, Any]], Decision]
     why_not: Callable[[Any], str]
     choices: type[Choices] = Choices
+    answer: Callable[[Deciding, Done], HttpResponse] | None = None
 
     def allows(self, request: HttpRequest) -> bool:
         """Say whether the user holds the permission."""
@@ -140,6 +142,8 @@ class Deciding:
     def _done(self, done: Done) -> HttpResponse:
         text = plain(done.message, 1000)
         self.log(done, f"{self.offer.label.rstrip('…')}: {text} (decision {done.action.pk})")
+        if self.offer.answer is not None:
+            return self.offer.answer(self, done)
         self.page.message_user(self.request, text, messages.SUCCESS)
         return SeeOtherRedirect(self._list_url())
 
@@ -235,7 +239,7 @@ def respond(page: ReadingAdmin, offer: Offer, request: HttpRequest, object_id: s
     if row is None:
         raise Http404(f"There is no {page.opts.verbose_name} {plain(object_id, 50)}.")
     deciding = Deciding(page=page, offer=offer, request=request, row=row)
-    return deciding.act() if request.method == "POST" else deciding.look()
+    return deciding.act() if request.method == "POST" else page.in_time(request, deciding.look)
 
 
 def _facts(facts: Mapping[str, Any]) -> Iterator[SafeString]:

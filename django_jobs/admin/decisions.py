@@ -13,6 +13,7 @@ from django.urls import URLPattern, path
 from django_jobs.admin.deciding import Offer, respond
 from django_jobs.admin.forms import CompensateChoices, ReplayChoices, ResolveChoices
 from django_jobs.admin.reading import ReadingAdmin
+from django_jobs.admin.unmasking import SHOW_PAYLOAD
 from django_jobs.domain.states import DeliveryState, EffectState, JobState, ReplayState
 from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, SideEffect
 from django_jobs.models.job import WAITING
@@ -94,6 +95,7 @@ OFFERS: dict[type[Model], tuple[Offer, ...]] = {
             make=lambda job, using, _: ExpireLease(job.pk, using=using),
             why_not=_only((JobState.RUNNING,), "Only a running job."),
         ),
+        SHOW_PAYLOAD,
     ),
     SideEffect: (
         Offer(

@@ -147,10 +147,14 @@ class ReadingAdmin(_ModelAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Name the row in title and path as everything else is shown."""
-        row = self.get_object(request, object_id) if self.has_view_permission(request) else None
-        named = {} if row is None else {"object": Named(row), "title": f"Change history: {Named(row)}"}
-        return super().history_view(request, object_id, {**named, **(extra_context or {})})
+        """Name the row in title and path as everything else is shown, in bounded time."""
+
+        def view() -> HttpResponse:
+            row = self.get_object(request, object_id) if self.has_view_permission(request) else None
+            named = {} if row is None else {"object": Named(row), "title": f"Change history: {Named(row)}"}
+            return super(ReadingAdmin, self).history_view(request, object_id, {**named, **(extra_context or {})})
+
+        return self.in_time(request, view)
 
     def action_checkbox(self, obj: Any) -> Any:
         """Name the row for those who do not see as everything else is shown."""

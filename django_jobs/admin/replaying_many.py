@@ -110,7 +110,7 @@ def respond_many(page: ReadingAdmin, request: HttpRequest) -> HttpResponse:
         }
         return TemplateResponse(request, "admin/django_jobs/deciding.html", context, status=400)
     deciding = DecidingMany(page=page, offer=MANY, request=request, row=selection)
-    return deciding.act() if request.method == "POST" else deciding.look()
+    return deciding.act() if request.method == "POST" else page.in_time(request, deciding.look)
 
 
 def _selection(request: HttpRequest) -> Selection:

@@ -1,4 +1,7 @@
-"""The one way in which stored values become HTML: secrets masked, invisible signs made visible, everything escaped."""
+"""The one way in which stored values become HTML: secrets masked, invisible signs made visible, everything escaped.
+
+:func:`unmasked` alone leaves secrets in, for the page that is asked for with a reason.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,12 @@ def plain(value: object, limit: int = LONG) -> str:
     text = json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) else str(value)
     text = visible(text if isinstance(value, uuid.UUID | int | float) else redactor().text(text))
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def unmasked(value: object) -> str:
+    """Return a stored value whole and as it is, but for unprintable signs, which are made visible."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return visible(text)
 
 
 def one_line(value: object, limit: int = SHORT) -> str:

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django_jobs.domain.identity import canonical
+from django_jobs.domain.compensation import Agreed
+from django_jobs.domain.identity import canonical, request_digest
 from django_jobs.effects.adapter import Operation, declared_effects
 from django_jobs.effects.receipts import RECEIPT, receipt_as_request
 from django_jobs.exceptions import DefinitionError
@@ -16,10 +17,20 @@ from django_jobs.store.effect_rows import receipt_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakingBack:
-    """How one effect is taken back: give both to ``context.effect``."""
+    """How one effect is taken back: give operation and request to ``context.effect``."""
 
     operation: Operation
     request: dict[str, Any]
+    request_digest: str  # of the request as it is sent, the receipt and all amounts in it
+
+    @property
+    def agreed(self) -> Agreed:
+        """What somebody says yes to who decides that the effect is taken back in this way."""
+        return Agreed(
+            operation=self.operation.name,
+            dedupe=self.operation.guarantees.dedupe.value,
+            request_digest=self.request_digest,
+        )
 
 
 def taking_back_of(effect: SideEffect) -> TakingBack:
@@ -35,8 +46,9 @@ def taking_back_of(effect: SideEffect) -> TakingBack:
         raise DefinitionError(msg)
     sends = list(Send.objects.using(effect._state.db).filter(effect_id=effect.pk).order_by("number"))  # noqa: SLF001
     request = {**json.loads(effect.request), RECEIPT: receipt_as_request(receipt_of(effect, sends))}
-    operation.restored(json.loads(canonical(operation.bind(request))))
-    return TakingBack(operation=operation, request=request)
+    text = canonical(operation.bind(request))
+    operation.restored(json.loads(text))
+    return TakingBack(operation=operation, request=request, request_digest=request_digest(text))
 
 
 def _declared_for(effect: SideEffect) -> Operation:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from django.core.exceptions import PermissionDenied
-from django.db import OperationalError, connections, transaction
+from django.db import IntegrityError, OperationalError, connections, transaction
 
 from django_jobs import telemetry
 from django_jobs.domain.identity import canonical, fingerprint
@@ -43,7 +43,12 @@ NAME_LIMIT = 100
 PLAN_BYTES = 1024 * 1024
 BUSY_AFTER = "1s"  # how long a decision waits for a row that a worker is committing
 _CHANGED = "This changed since you looked; nothing was done."
+_STALE = (
+    "This changed since the transaction began in which you decide; nothing was done. Look again in a new transaction."
+)
 _BUSY = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure: nothing was written
+_OVERTAKEN = ("40001", "23505")  # serialization failure, unique violation: a snapshot that is older than the rows
+_BUSY_SNAPSHOT = "SQLITE_BUSY_SNAPSHOT"  # the same on SQLite
 
 
 class User(Protocol):
@@ -288,7 +293,11 @@ class Decision(ABC):
 
 @contextlib.contextmanager
 def _bounded(using: str) -> Iterator[None]:
-    """Open the transaction of a decision; a row that a worker holds is waited for no longer than a second."""
+    """Open the transaction of a decision; a row that a worker holds is waited for no longer than a second.
+
+    Inside a caller's transaction the rows may be those of an older snapshot. Whoever changes what a plan depends on
+    changes a row that the decision locks, too, or is found by a unique index: then the database refuses.
+    """
     connection = connections[using]
     outermost = not connection.in_atomic_block
     try:
@@ -299,8 +308,11 @@ def _bounded(using: str) -> Iterator[None]:
                         cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                     cursor.execute("SELECT set_config('lock_timeout', %s, true)", [BUSY_AFTER])
             yield
-    except OperationalError as error:
+    except (OperationalError, IntegrityError) as error:
         state = getattr(error.__cause__, "sqlstate", "")
+        name = getattr(error.__cause__, "sqlite_errorname", "")
+        if not outermost and (state in _OVERTAKEN or name == _BUSY_SNAPSHOT):
+            raise ActionChangedError(_STALE) from error
         if state in _BUSY or "locked" in str(error):
             msg = "A worker is committing this job just now; nothing was done. Try again in a moment."
             raise RowBusyError(msg) from error

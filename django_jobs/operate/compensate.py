@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from django_jobs.define import registry
-from django_jobs.domain.compensation import COMPENSATION_TYPE, compensation_key
+from django_jobs.domain.compensation import COMPENSATION_TYPE, Agreed, compensation_key
 from django_jobs.domain.states import CompensationOutcome, EffectState, JobState
-from django_jobs.effects.adapter import Operation
-from django_jobs.effects.compensation import taking_back_of
+from django_jobs.effects.compensation import TakingBack, taking_back_of
 from django_jobs.enqueue.continuing import enqueue_for
 from django_jobs.exceptions import ActionChangedError, DefinitionError, PayloadError
 from django_jobs.models import Compensation, EffectAdoption, Job, SideEffect
 from django_jobs.operate.action import Acknowledgement, Decision, Operator, Plan, Target
 from django_jobs.operate.lookup import EffectNotFoundError
-from django_jobs.store.compensations import compensations_of, open_compensation
+from django_jobs.store.compensations import compensations_of, open_compensation, taking_back_row
 from django_jobs.store.decisions import lock_job
 from django_jobs.store.times import read_now
 
 _FINISHED = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD_LETTERED)
 _UNCLEAR = (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS)
+_NOTHING = Agreed(operation="", dedupe="", request_digest="")  # is sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,7 @@ class _Seen:
     siblings: tuple[SideEffect, ...]  # all effects of the job in the order in which they were intended
     compensations: tuple[Compensation, ...]  # of all of them
     adopters: tuple[Job, ...]
+    taking_back: SideEffect | None  # what earlier jobs did to take the effect back
 
     @property
     def number(self) -> int:
@@ -94,22 +95,24 @@ class Compensate(Decision):
     def plan(self) -> Plan:
         """Say what would be taken back, how, and who else relied on it."""
         seen = self._look()
-        operation, problem = self._operation(seen.effect)
+        how, problem = self._how(seen.effect)
         refused = next(_refusals(seen), "") or problem
         return Plan(
             action=self.name,
             title=f"Take back {_named(seen.effect)} of job {seen.job.pk} ({seen.job.job_type})",
             refused=refused,
-            facts=self._facts(seen, operation),
-            lines=tuple(_lines(seen, operation, by_hand=self.by_hand)),
-            acknowledge=tuple(_boxes(seen, operation, by_hand=self.by_hand)),
+            facts=self._facts(seen, how),
+            lines=tuple(_lines(seen, how, by_hand=self.by_hand)),
+            acknowledge=tuple(_boxes(seen, how, by_hand=self.by_hand)),
         )
 
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
         """Record the compensation and the job that carries it out."""
         seen = self._look()
         options = registry.get(COMPENSATION_TYPE).options.changed(key=compensation_key(self.effect_id, seen.number))
-        arguments = {"effect_id": str(self.effect_id), "by_hand": self.by_hand}
+        how, _ = self._how(seen.effect)
+        agreed = asdict(how.agreed) if how else {}  # the worker's code may be another one than this
+        arguments = {"effect_id": str(self.effect_id), "by_hand": self.by_hand, **agreed}
         result = enqueue_for(seen.job, options, arguments, using=self.using)
         if result is None:
             msg = "Another compensation of this effect was asked for just now; nothing was done. Look again."
@@ -139,23 +142,25 @@ class Compensate(Decision):
             job=job,
             siblings=tuple(SideEffect.objects.using(self.using).filter(job_id=job.pk).order_by("created_at", "id")),
             compensations=tuple(compensations_of(job.pk, using=self.using)),
+            taking_back=taking_back_row(effect, using=self.using),
             adopters=tuple(Job.objects.using(self.using).filter(pk__in=adopters.values("job_id")).order_by("pk")),
         )
 
-    def _operation(self, effect: SideEffect) -> tuple[Operation | None, str]:
+    def _how(self, effect: SideEffect) -> tuple[TakingBack | None, str]:
         """Return what takes the effect back, or why nothing does."""
         if self.by_hand or effect.state != EffectState.SUCCEEDED:
             return None, ""
         try:
-            return taking_back_of(effect).operation, ""
+            return taking_back_of(effect), ""
         except (DefinitionError, PayloadError) as error:
             return None, (
                 f"{error} Take it back by hand, then record that: ask again with by_hand (--by-hand), and say in the "
                 "reason what was done."
             )
 
-    def _facts(self, seen: _Seen, operation: Operation | None) -> dict[str, Any]:
+    def _facts(self, seen: _Seen, how: TakingBack | None) -> dict[str, Any]:
         effect, job = seen.effect, seen.job
+        agreed = how.agreed if how else _NOTHING
         return {
             "effect": {
                 "id": str(effect.pk),
@@ -175,9 +180,9 @@ class Compensate(Decision):
                 "generation": job.generation,
             },
             "by_hand": self.by_hand,
-            "operation": operation.name if operation else "",
-            "dedupe": operation.guarantees.dedupe.value if operation else "",
+            **asdict(agreed),
             "number": seen.number,
+            "taken_back": seen.taking_back.state if seen.taking_back else "",
             "siblings": [
                 [str(item.pk), item.state, standing.outcome if (standing := seen.standing(item)) else ""]
                 for item in seen.siblings
@@ -231,14 +236,20 @@ def _can_be_taken_back(effect: SideEffect) -> bool:
     return True
 
 
-def _lines(seen: _Seen, operation: Operation | None, *, by_hand: bool) -> Iterator[str]:
+def _lines(seen: _Seen, how: TakingBack | None, *, by_hand: bool) -> Iterator[str]:
     effect = seen.effect
     reference = f" (provider reference {effect.provider_ref})" if effect.provider_ref else ""
     yield f"{_named(effect)} at {effect.provider} is {effect.state}{reference}."
-    if by_hand:
+    done = seen.taking_back
+    if done is not None and done.state == EffectState.SUCCEEDED:
+        yield f"Job {done.job_id} took it back before it was given up: the new job sends nothing, and records that."
+    elif by_hand:
         yield "Nothing is sent: a job records that it was taken back by hand, or stays on purpose."
-    elif operation is not None:
-        yield f"A new job in queue {seen.job.queue_name} takes it back with {operation.name}."
+    elif how is not None:
+        yield (
+            f"A new job in queue {seen.job.queue_name} takes it back with {how.operation.name}; a worker whose code "
+            "would do something else sends nothing, and leaves a dead letter."
+        )
     if seen.job.state == JobState.DEAD_LETTERED and seen.job.resolution is None:
         yield "From then on the job is neither replayed nor discarded, unless the compensation is given up first."
     for other in _later(seen):
@@ -247,13 +258,13 @@ def _lines(seen: _Seen, operation: Operation | None, *, by_hand: bool) -> Iterat
         yield f"Job {adopter.pk} ({adopter.job_type}, {adopter.state}) took its receipt too."
 
 
-def _boxes(seen: _Seen, operation: Operation | None, *, by_hand: bool) -> Iterator[Acknowledgement]:
+def _boxes(seen: _Seen, how: TakingBack | None, *, by_hand: bool) -> Iterator[Acknowledgement]:
     if by_hand:
         yield Acknowledgement(
             name="by_hand",
             label=f"{_named(seen.effect)} was taken back by hand, or stays on purpose; the reason says so.",
         )
-    elif operation is not None:
+    elif how is not None:
         yield Acknowledgement(name="take_back", label=f"{_named(seen.effect)} is taken back at {seen.effect.provider}.")
     for adopter in seen.adopters:
         yield Acknowledgement(

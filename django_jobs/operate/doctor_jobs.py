@@ -11,10 +11,12 @@ from django.db.models import F, QuerySet
 
 from django_jobs.define import registry
 from django_jobs.domain.lanes import kind_in
-from django_jobs.models import Attempt, Job, SideEffect
+from django_jobs.domain.states import CompensationOutcome
+from django_jobs.models import Attempt, Compensation, Job, SideEffect
 from django_jobs.operate.doctor_workers import alive
 from django_jobs.operate.finding import NAMES_SHOWN, Finding, Look, Surroundings, info, some, warning
 from django_jobs.operate.wording import counted, duration
+from django_jobs.store.compensations import applied_anyway
 from django_jobs.store.pauses import paused, pauses
 from django_jobs.store.waiting import known_queues, set_aside
 
@@ -30,6 +32,7 @@ def job_looks() -> tuple[Look, ...]:
         _long_atomic,
         _stored_owners,
         _reviews,
+        _taken_back_anyway,
         _dead_letters,
         _paused,
         _set_aside,
@@ -142,6 +145,19 @@ def _reviews(around: Surroundings) -> Iterator[Finding]:
             f"{counted(many, 'effect')} of unknown outcome {'waits' if many == 1 else 'wait'} for a human; jobs: "
             f"{some(dict.fromkeys(jobs))}.",
             "See 'manage.py jobs explain' for each, and look at the provider what happened.",
+        )
+
+
+def _taken_back_anyway(around: Surroundings) -> Iterator[Finding]:
+    rows = Compensation.objects.using(around.using).select_related("effect").order_by("-pk")
+    found = applied_anyway(rows.filter(outcome=CompensationOutcome.VOID.value)[:LOOK_BACK], using=around.using)
+    recorded = rows.filter(effect_id__in=found).exclude(outcome=CompensationOutcome.VOID.value)
+    left = sorted(found - set(recorded.values_list("effect_id", flat=True)))
+    if left:
+        yield warning(
+            "taken-back-anyway",
+            f"{counted(len(left), 'effect')} taken back by a job that had been given up: {some(left)}.",
+            "Ask for each with 'manage.py jobs compensate' once more: that sends nothing and records it.",
         )
 
 

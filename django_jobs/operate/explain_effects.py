@@ -91,6 +91,8 @@ def _details(item: EffectHistory, history: JobHistory, mask: Redactor) -> Iterat
         yield f"  Job {adoption.job_id} took its receipt at {instant(adoption.created_at)}.{doubt}"
     for row in item.compensations:
         yield f"  {_taken_back(row)}"
+    if item.is_taken_back_anyway:
+        yield "  It was taken back all the same. Ask for its compensation once more: that sends nothing and records it."
     if item.effect.needs_review:
         yield f"  Waits for a human: {mask.text(item.effect.review_reason)}"
     elif item.effect.state == EffectState.ABANDONED:

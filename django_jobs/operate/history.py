@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, cast
 
 from django.db.models import Model
 
@@ -33,6 +33,7 @@ from django_jobs.models import (
 )
 from django_jobs.operate.cancel_requests import fates
 from django_jobs.operate.wording import duration, instant
+from django_jobs.store.compensations import applied_anyway
 from django_jobs.store.times import read_now
 
 
@@ -46,15 +47,19 @@ class EffectHistory:
     adoptions: tuple[EffectAdoption, ...]
     content_removed_at: datetime | None = None  # of the job that caused it
     compensations: tuple[Compensation, ...] = ()
+    is_taken_back_anyway: bool = False  # by a job that had been given up
 
     def is_compared(self, adoption: EffectAdoption) -> bool:
         """Whether what the adopter asked for was compared with what had been applied: afterwards nobody can tell."""
         return self.content_removed_at is None or adoption.created_at < self.content_removed_at
 
     @property
-    def standing(self) -> Compensation | None:
-        """The compensation of the effect that is open or has succeeded."""
-        return next((row for row in self.compensations if row.outcome != CompensationOutcome.VOID), None)
+    def compensation(self) -> Literal["none", "open", "succeeded"]:
+        """Whether the effect is being, or has been, taken back."""
+        standing = next((row.outcome for row in self.compensations if row.outcome != CompensationOutcome.VOID), "none")
+        if standing == "none" and self.is_taken_back_anyway:
+            return "succeeded"
+        return cast('Literal["none", "open", "succeeded"]', standing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +140,9 @@ def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[Effect
     removed = dict(jobs.values_list("pk", "content_removed_at"))
     owners = {effect.job_id for effect in found}
     taken = Compensation.objects.using(using).filter(original_job_id__in=owners, effect_id__in=ids)
-    compensations = _by_effect(taken.order_by("created_at", "id"))
+    compensations = _by_effect(taken.select_related("effect").order_by("created_at", "id"))
+    void = (row for rows in compensations.values() for row in rows if row.outcome == CompensationOutcome.VOID)
+    anyway = applied_anyway(void, using=using)
     return tuple(
         EffectHistory(
             effect=effect,
@@ -144,6 +151,7 @@ def effects_with_rows(effects: Iterable[SideEffect], using: str) -> tuple[Effect
             adoptions=tuple(adoptions[effect.pk]),
             content_removed_at=removed.get(effect.job_id),
             compensations=tuple(compensations[effect.pk]),
+            is_taken_back_anyway=effect.pk in anyway,
         )
         for effect in found
     )

@@ -10,6 +10,7 @@ from typing import Any
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.durations import LONGEST
+from django_jobs.domain.states import CompensationOutcome
 from django_jobs.exceptions import OperatorError
 from django_jobs.models import Job, Worker
 from django_jobs.operate.action import Decision, Target
@@ -55,8 +56,14 @@ class JobDecision(Decision):
 
 
 def refused_by_compensation(standing: Any) -> str:
-    """Say what stands of a job's compensations, oldest first; empty: nothing."""
-    for row in standing:
+    """Say what stands of a job's compensations; empty: nothing."""
+    for row in sorted(standing, key=lambda row: row.outcome == CompensationOutcome.VOID):
+        if row.outcome == CompensationOutcome.VOID:
+            return (
+                f"An effect of this job was taken back by job {row.job_id}, although that was given up before it was "
+                f"known. Ask for its compensation once more ('manage.py jobs compensate {row.effect_id}'): that sends "
+                "nothing and only records it. Nothing else is done to the job."
+            )
         is_open = row.outcome == "open"
         return (
             f"An effect of this job {'is being' if is_open else 'was'} taken back by job {row.job_id}"

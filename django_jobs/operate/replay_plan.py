@@ -114,7 +114,7 @@ def _refused(history: JobHistory) -> tuple[str, bool]:
         return f"Only a dead letter can be replayed; this job is {job.state}.", False
     if job.resolution is not None:
         return f"The dead letter was {job.resolution}; that decision stands.", False
-    if any(item.standing for item in history.effects):
+    if any(item.compensation != "none" for item in history.effects):
         return "An effect of this job is being, or has been, taken back; the job is not replayed after that.", False
     if job.useful_until is not None and job.useful_until <= history.read_at:
         return f"It was useful until {instant(job.useful_until)} only; a replay must give a new time.", True
@@ -200,7 +200,7 @@ def facts_of(item: EffectHistory, *, job_id: uuid.UUID, now: datetime) -> Effect
         owner_is_me=mine,
         owner_unfinished=mine,  # another job's effect that did not succeed is for a human
         owner=effect.job_id,
-        compensation=cast('Literal["none", "open", "succeeded"]', item.standing.outcome if item.standing else "none"),
+        compensation=item.compensation,
         asked_since_last_send=_asked_since(item),
         on_ambiguous=cast('Literal["review", "resend", "accept"]', effect.on_ambiguous),
     )

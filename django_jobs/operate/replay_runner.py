@@ -25,7 +25,7 @@ from django_jobs.operate.replay import Replay
 from django_jobs.operate.replay_classes import NOT_DEAD, class_of
 from django_jobs.operate.replay_plan import LABELS, OnReplay, ReplayPlan
 from django_jobs.operate.selection import selection_of
-from django_jobs.store.replay_requests import finish, is_due, keep, move_on, note_item, take
+from django_jobs.store.replay_requests import finish, is_due, keep, lock_request, move_on, note_item, take
 from django_jobs.store.times import read_now
 from django_jobs.worker.chores import Chore
 
@@ -40,6 +40,10 @@ LOOK_AT_CANARY = timedelta(seconds=2)
 FAILED = "failed"  # the class of a job whose plan could not be made
 
 
+class RequestOverError(Exception):
+    """The request ended, or was cancelled, before this job had its turn."""
+
+
 class RequestedReplay(Replay):
     """The replay of one job of a request."""
 
@@ -48,11 +52,21 @@ class RequestedReplay(Replay):
         self.request = request
         self.class_name = ""
 
+    def lock(self) -> None:
+        """Lock the request, then the job and its effects: whoever cancels the request waits, or nothing is replayed.
+
+        Raises:
+            RequestOverError: The request is over.
+        """
+        if not lock_request(self.request.pk, using=self.using):
+            raise RequestOverError
+        super().lock()
+
     def refused(self, history: JobHistory, found: ReplayPlan) -> str:
         """Refuse besides what nobody acknowledged for many."""
         self.class_name = class_of(history, found, taken_back="")
         if self.class_name == NOT_DEAD:
-            return f"It is no dead letter any more: {history.job.state}."
+            return f"It is no open dead letter any more: {history.job.resolution or history.job.state}."
         if history.job.dead_at is None or history.job.dead_at > self.request.created_at:
             self.class_name = NOT_DEAD
             return "It died again after the request was made."
@@ -132,7 +146,7 @@ def _slice(request: ReplayRequest, worker_id: uuid.UUID, using: str) -> float:
 
 
 def replay_one(request: ReplayRequest, job_id: uuid.UUID, *, using: str) -> bool:
-    """Replay one job of a request, or record why not; a job that had its turn is left alone.
+    """Replay one job of a request, or record why not; a job that had its turn is left alone, all once it is over.
 
     Returns:
         Whether it was replayed now.
@@ -149,6 +163,8 @@ def replay_one(request: ReplayRequest, job_id: uuid.UUID, *, using: str) -> bool
             decision.submit(_operator(request), digest=_digest(decision.plan()))
         except ActionChangedError:
             continue
+        except RequestOverError:
+            return False
         except (ActionRefusedError, JobNotFoundError) as error:
             why = str(error)
             break

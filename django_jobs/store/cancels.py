@@ -12,17 +12,21 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connections
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef
 
 from django_jobs import telemetry
+from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.domain.ids import uuid7
-from django_jobs.domain.states import DeadReason, JobState
+from django_jobs.domain.states import DeadReason, EffectState, JobState
 from django_jobs.models import CancelRequest, Job
 from django_jobs.models.job import WAITING
+from django_jobs.store.compensations import hold_taking_back
 from django_jobs.store.contention import run_again
 from django_jobs.store.leases import Held, groups_of, refused, told_of
 from django_jobs.store.statements import Row, joined, run
 from django_jobs.store.times import read_now
+
+_APPLIED = (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS, EffectState.SUCCEEDED)
 
 
 def cancel(job_id: uuid.UUID, *, using: str) -> JobState | None:
@@ -60,14 +64,22 @@ def cancel_running(held: Held, *, message: str, budget: timedelta) -> JobState:
 def _under_lock(name: str, params: dict[str, Any], using: str) -> list[Row]:
     def both() -> list[Row]:
         with joined(using):
-            _hold(params["job_id"], using)
-            return run(name, params, using=using)
+            compensates = _hold(params["job_id"], using) == COMPENSATION_TYPE
+            applied = compensates and _may_be_taken_back(params["job_id"], using)
+            return run(name, {**params, "applied": applied}, using=using)
 
     return both() if connections[using].in_atomic_block else run_again(both)
 
 
-def _hold(job_id: uuid.UUID, using: str) -> None:
-    Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id).values_list("pk", flat=True).first()
+def _hold(job_id: uuid.UUID, using: str) -> str | None:
+    """Lock the job and return its type."""
+    rows = Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id)
+    return rows.values_list("job_type", flat=True).first()
+
+
+def _may_be_taken_back(job_id: uuid.UUID, using: str) -> bool:
+    """Say whether a compensation may have been applied, by this job or by one that was given up before."""
+    return hold_taking_back(job_id, using=using) in _APPLIED
 
 
 def _told(job_id: uuid.UUID, state: str, groups: Mapping[str, object] | None = None) -> JobState:
@@ -77,7 +89,11 @@ def _told(job_id: uuid.UUID, state: str, groups: Mapping[str, object] | None = N
 
 
 def request_cancel(job_id: uuid.UUID, *, generation: int, action_id: uuid.UUID, using: str) -> None:
-    """Ask that a running job end as cancelled; the caller holds the row of the job, so that no end slips past it."""
+    """Ask that a running job end as cancelled; the caller holds the row of the job, so that no end slips past it.
+
+    The job's revision rises, so that whoever locks the row with an older snapshot is refused by it.
+    """
+    Job.objects.using(using).filter(pk=job_id).update(revision=F("revision") + 1)
     row = CancelRequest(
         id=uuid7(), job_id=job_id, generation=generation, action_id=action_id, created_at=read_now(using)
     )
@@ -103,8 +119,12 @@ def heed_request(job_id: uuid.UUID, *, using: str) -> JobState | None:
     """
     if not CancelRequest.objects.using(using).filter(job_id=job_id).exists():
         return None
-    with joined(using):
-        _hold(job_id, using)
-        mine = CancelRequest.objects.filter(job_id=OuterRef("pk"), generation=OuterRef("generation"))
-        asked = Job.objects.using(using).filter(Exists(mine), pk=job_id, state__in=WAITING)
-        return cancel(job_id, using=using) if asked.exists() else None
+
+    def both() -> JobState | None:
+        with joined(using):
+            _hold(job_id, using)
+            mine = CancelRequest.objects.filter(job_id=OuterRef("pk"), generation=OuterRef("generation"))
+            asked = Job.objects.using(using).filter(Exists(mine), pk=job_id, state__in=WAITING)
+            return cancel(job_id, using=using) if asked.exists() else None
+
+    return both() if connections[using].in_atomic_block else run_again(both)

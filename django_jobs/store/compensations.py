@@ -8,7 +8,10 @@ original; nobody who holds an original waits for a job that takes something of i
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from datetime import datetime
+
+from django.db.models import F
 
 from django_jobs import telemetry
 from django_jobs.domain.compensation import COMPENSATION_EFFECT, taken_back_key
@@ -36,7 +39,13 @@ def compensation_by(job_id: uuid.UUID, *, using: str) -> Compensation | None:
 def open_compensation(
     effect: SideEffect, *, job_id: uuid.UUID, action_id: uuid.UUID, now: datetime, using: str
 ) -> Compensation:
-    """Record that a job takes an effect back; the caller holds the locks of the original job and of the effect."""
+    """Record that a job takes an effect back; the caller holds the locks of the original job and of the effect.
+
+    The revisions of both rise: a decision about the job, or a completion on the effect's receipt, whose transaction
+    began before this one ended does not see the new row, and is refused by the rows that it locks.
+    """
+    Job.objects.using(using).filter(pk=effect.job_id).update(revision=F("revision") + 1)
+    SideEffect.objects.using(using).filter(pk=effect.pk).update(revision=F("revision") + 1)
     row = Compensation(
         id=uuid7(),
         effect_id=effect.pk,
@@ -59,7 +68,8 @@ def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
     row = compensation_by(job_id, using=using)
     if row is None or row.outcome != _OPEN:
         return ""
-    state = taking_back(row.effect, using=using)
+    found = taking_back_row(row.effect, using=using)
+    state = found.state if found else None
     if state == EffectState.SUCCEEDED:
         return (
             "What it was to take back has been taken back already. Replay it: it sends nothing and only records that."
@@ -69,16 +79,51 @@ def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
     return ""
 
 
-def taking_back(effect: SideEffect, *, using: str) -> EffectState | None:
-    """Return the state of what takes an effect back, whichever job sent it; None while nothing was intended."""
+def taking_back_row(effect: SideEffect, *, using: str) -> SideEffect | None:
+    """Return what takes an effect back, whichever job sent it; None while nothing was intended."""
     found = SideEffect.objects.using(using).filter(
         tenant=effect.tenant,
         provider=effect.provider,
         business_key=taken_back_key(effect.pk),
         name=COMPENSATION_EFFECT,
     )
-    state = found.values_list("state", flat=True).first()
-    return EffectState(state) if state else None
+    return found.first()
+
+
+def hold_taking_back(job_id: uuid.UUID, *, using: str) -> EffectState | None:
+    """Lock what a compensation's job is to do, whichever job sent it, and return its state; None: nothing was intended.
+
+    The caller holds the job. Evidence about an earlier job's request needs no job, and waits until the transaction
+    ends: nobody gives up what turns out to be applied at that moment.
+    """
+    row = compensation_by(job_id, using=using)
+    found = taking_back_row(row.effect, using=using) if row is not None else None
+    if found is None:
+        return None
+    locked = SideEffect.objects.using(using).select_for_update(no_key=True).filter(pk=found.pk)
+    return EffectState(locked.values_list("state", flat=True).get())
+
+
+def applied_anyway(given_up: Iterable[Compensation], *, using: str) -> set[uuid.UUID]:
+    """Return the effects that were taken back although the compensations that were to do it had been given up.
+
+    A provider's late confirmation is taken whatever was concluded before.
+    """
+    wanted: dict[tuple[str, str], set[uuid.UUID]] = {}
+    for row in given_up:
+        wanted.setdefault((row.effect.tenant, row.effect.provider), set()).add(row.effect_id)
+    found: set[uuid.UUID] = set()
+    for (tenant, provider), effects in wanted.items():
+        by_key = {taken_back_key(pk): pk for pk in effects}
+        applied = SideEffect.objects.using(using).filter(
+            tenant=tenant,
+            provider=provider,
+            business_key__in=by_key,
+            name=COMPENSATION_EFFECT,
+            state=EffectState.SUCCEEDED.value,
+        )
+        found |= {by_key[key] for key in applied.values_list("business_key", flat=True)}
+    return found
 
 
 def succeed_for(job_id: uuid.UUID, *, using: str) -> bool:

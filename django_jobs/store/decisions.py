@@ -14,8 +14,10 @@ from django.db.models import F
 
 from django_jobs import telemetry
 from django_jobs.conf import get_settings
+from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.domain.states import CompensationOutcome, JobState
 from django_jobs.models import Compensation, Job, SideEffect
+from django_jobs.store.compensations import applied_anyway, hold_taking_back
 from django_jobs.store.statements import run
 from django_jobs.store.times import database_now
 
@@ -25,19 +27,29 @@ STANDING = (CompensationOutcome.OPEN.value, CompensationOutcome.SUCCEEDED.value)
 def lock_job(job_id: uuid.UUID, *, using: str) -> None:
     """Hold the row of a job, then those of its effects in the order of their ids, until the transaction ends.
 
-    Call it first in a transaction. SQLite has no row locks: its transactions write one at a time.
+    What a compensation's job is to do may be an effect of an earlier job: that one is held too. Call it first in a
+    transaction. SQLite has no row locks: its transactions write one at a time.
     """
-    list(Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id).values_list("pk"))
+    job = Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id)
+    job_type = job.values_list("job_type", flat=True).first()
     effects = SideEffect.objects.using(using).select_for_update(no_key=True)
     list(effects.filter(job_id=job_id).order_by("id").values_list("pk"))
+    if job_type == COMPENSATION_TYPE:
+        hold_taking_back(job_id, using=using)
 
 
 def standing_compensations(job_ids: Collection[uuid.UUID], *, using: str) -> dict[uuid.UUID, list[Compensation]]:
-    """Return, by original job, the compensations that are open or succeeded, in the order of their making."""
+    """Return, by original job, the compensations that stand against it, in the order of their making.
+
+    They are open or succeeded; or they were given up, and what they were to do was applied all the same.
+    """
     found: dict[uuid.UUID, list[Compensation]] = {}
-    rows = Compensation.objects.using(using).filter(original_job_id__in=list(job_ids), outcome__in=STANDING)
-    for row in rows.order_by("created_at", "id"):
-        found.setdefault(row.original_job_id, []).append(row)
+    made = Compensation.objects.using(using).filter(original_job_id__in=list(job_ids)).select_related("effect")
+    rows = list(made.order_by("created_at", "id"))
+    anyway = applied_anyway((row for row in rows if row.outcome not in STANDING), using=using)
+    for row in rows:
+        if row.outcome in STANDING or row.effect_id in anyway:
+            found.setdefault(row.original_job_id, []).append(row)
     return found
 
 

@@ -16,6 +16,7 @@ from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import CompensationOutcome, EffectState, SendOutcome, is_unfinished
 from django_jobs.exceptions import DefinitionError, PayloadError
 from django_jobs.models import Compensation, Installation, Job, Reconciliation, Send, SideEffect
+from django_jobs.store.compensations import taking_back_row
 
 OnAmbiguous = Literal["review", "resend", "accept"]
 
@@ -64,9 +65,13 @@ def compensation_of(effect: SideEffect) -> Literal["none", "open", "succeeded"]:
     """
     if effect.state != EffectState.SUCCEEDED:
         return "none"
-    standing = Compensation.objects.using(effect._state.db).filter(effect_id=effect.pk)  # noqa: SLF001
-    outcome = standing.exclude(outcome=CompensationOutcome.VOID.value).values_list("outcome", flat=True).first()
-    return cast('Literal["none", "open", "succeeded"]', outcome or "none")
+    using = effect._state.db or "default"  # noqa: SLF001
+    outcomes = list(Compensation.objects.using(using).filter(effect_id=effect.pk).values_list("outcome", flat=True))
+    standing = [outcome for outcome in outcomes if outcome != CompensationOutcome.VOID]
+    if not standing and outcomes:  # all were given up; one of them may have been applied all the same
+        found = taking_back_row(effect, using=using)
+        return "succeeded" if found is not None and found.state == EffectState.SUCCEEDED else "none"
+    return cast('Literal["none", "open", "succeeded"]', standing[0] if standing else "none")
 
 
 def storable(text: object, limit: int = TEXT_LIMIT) -> str:

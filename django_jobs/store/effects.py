@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from django_jobs import telemetry
+from django_jobs.domain.compensation import COMPENSATION_EFFECT
 from django_jobs.domain.effects import (
     Action,
     AfterReconcile,
@@ -28,7 +29,6 @@ from django_jobs.domain.effects import (
     after_reconcile,
     decide,
     join,
-    may_adopt,
     settled_by_rejection,
 )
 from django_jobs.domain.facts import UNCLEAR
@@ -36,16 +36,16 @@ from django_jobs.domain.identity import provider_key
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.states import EffectState, SendOutcome
-from django_jobs.exceptions import EffectKeyReusedError, EffectTooLateError, JobCancelled
-from django_jobs.models import CancelRequest, EffectAdoption, Job, Send, SideEffect
+from django_jobs.exceptions import EffectTooLateError, JobCancelled
+from django_jobs.models import CancelRequest, Job, Send, SideEffect
 from django_jobs.models import Reconciliation as ReconciliationRow
+from django_jobs.store.adoptions import keep_adoption
 from django_jobs.store.completion import lock_for_completion
 from django_jobs.store.effect_rows import (
     ABANDONED,
     BY_RECONCILIATION,
     BY_SEND,
     Intent,
-    compensation_of,
     facts_of,
     json_text,
     namespace,
@@ -262,10 +262,7 @@ def _act(effect: SideEffect, sends: Sequence[Send], decision: Decision, *, held:
 
 
 def _adopt(effect: SideEffect, held: Held, now: datetime) -> None:
-    row = EffectAdoption(
-        id=uuid7(), effect_id=effect.pk, job_id=held.job_id, attempt_id=held.attempt_id, created_at=now
-    )
-    EffectAdoption.objects.using(held.using).bulk_create([row], ignore_conflicts=True)
+    keep_adoption(effect, held, now)
     telemetry.emit(
         "effect.adopted",
         owner_id=effect.job_id,
@@ -406,6 +403,7 @@ def _tell(held: Held, effect: SideEffect, send: Send, before: str | None) -> Non
             reason="an effect that was judged not applied was applied",
             job_id=effect.job_id,
             owner=effect.owner,
+            severity="critical" if effect.name == COMPENSATION_EFFECT else "warning",
         )
 
 
@@ -471,30 +469,3 @@ def conclude(
     if after.meaning is Meaning.WAIT and effect.waiting_since is None:
         effect.waiting_since = now
     rejoin(effect, sends, now, found_by=by if after.meaning is Meaning.APPLIED else "")
-
-
-def recheck_adopted(held: Held) -> None:
-    """Lock what a completion stands on, and refuse it if a receipt of another job does not hold any more.
-
-    Locked are the adopted effects, and the own ones that were rejected: while the job completes on a refusal, no other
-    job may take the effect over and send it.
-
-    Raises:
-        EffectKeyReusedError: An adopted effect is being, or has been, taken back.
-    """
-    adopted = EffectAdoption.objects.using(held.using).filter(job_id=held.job_id).values_list("effect_id", flat=True)
-    rows = SideEffect.objects.using(held.using)
-    refused = rows.filter(job_id=held.job_id, state=EffectState.REJECTED.value).values_list("pk", flat=True)
-    ids = sorted(adopted.union(refused, all=True))
-    if not ids:
-        return
-    for effect in rows.filter(pk__in=ids).order_by("id").select_for_update(no_key=True):
-        if effect.job_id == held.job_id:
-            continue
-        if not may_adopt(state=EffectState(effect.state), compensation=compensation_of(effect)):
-            msg = (
-                f"Job {held.job_id} took the receipt of the effect {effect.name!r} ({effect.business_key}) from job "
-                f"{effect.job_id}, and it does not hold any more (state {effect.state}, compensation "
-                f"{compensation_of(effect)}). A human decides what the two jobs mean."
-            )
-            raise EffectKeyReusedError(msg)

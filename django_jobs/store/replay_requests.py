@@ -100,6 +100,7 @@ def note_item(request_id: uuid.UUID, job_id: uuid.UUID, outcome: ReplayOutcome, 
     return rows.filter(pk=item.pk).exists()
 
 
-def lock_request(request_id: uuid.UUID, *, using: str) -> None:
-    """Hold the row of a request until the transaction ends."""
-    list(ReplayRequest.objects.using(using).select_for_update(no_key=True).filter(pk=request_id).values_list("pk"))
+def lock_request(request_id: uuid.UUID, *, using: str) -> bool:
+    """Hold the row of a request until the transaction ends, so that nobody ends it meanwhile; False: it is over."""
+    rows = ReplayRequest.objects.using(using).select_for_update(no_key=True).filter(pk=request_id)
+    return rows.values_list("state", flat=True).first() in ACTIVE

@@ -21,8 +21,8 @@ from django_jobs.enqueue.inside import InsideJob, in_transaction
 from django_jobs.exceptions import DefinitionError, EffectError, PayloadError
 from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import renew, succeed
+from django_jobs.store.adoptions import recheck_adopted
 from django_jobs.store.completion import finished_step, lock_for_completion, remember_step
-from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import LOST, drop

@@ -33,8 +33,8 @@ from django_jobs.exceptions import (
 )
 from django_jobs.masking import described
 from django_jobs.store import Failure, cancel_running, dead_letter, fail, release, snooze, succeed
+from django_jobs.store.adoptions import recheck_adopted
 from django_jobs.store.completion import read_back
-from django_jobs.store.effects import recheck_adopted
 from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.attempt import RunningAttempt

@@ -33,7 +33,7 @@ SLOW_FILES = frozenset(
             "test_outbox",
             "test_overdue",
         ),
-        *("test_poison", "test_reports", "test_stop", "test_suspects"),
+        *("test_poison", "test_replay_many", "test_reports", "test_stop", "test_suspects"),
     ]
 )
 

@@ -116,6 +116,17 @@ def dead_on_second(context: JobContext, n: int, first: float) -> None:
         insert_row(n)
 
 
+@job(type="acceptance.dead_on_first", takes_context=True)
+def dead_on_first(context: JobContext, n: int) -> None:
+    """Fail for good the first time; write the row when somebody has it replayed."""
+    if context.attempt == 1:
+        from django_jobs.exceptions import PermanentError
+
+        raise PermanentError("not yet")
+    with context.complete():
+        insert_row(n)
+
+
 @job(type="acceptance.killer", atomic=False)
 def killer(how: str) -> None:
     """End the process in one of the ways that leave no exception."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from django_jobs import store
 from django_jobs.domain.retry import Counters
@@ -16,6 +17,7 @@ from django_jobs.models import Attempt, CancelRequest, Job, OperatorAction
 from django_jobs.operate.action import Done
 from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.verify import verify
+from django_jobs.store.cancels import heed_request
 from django_jobs.store.completion import lock_for_completion
 from tests.concurrency.test_completion_races import _wait_for_a_waiter
 from tests.crowd import meanwhile, together
@@ -102,6 +104,27 @@ def test_ending_that_waited_for_the_decision_sees_the_request(server: Server, en
     assert not isinstance(results[0], Exception)
     job.refresh_from_db()
     assert job.state == "cancelled"
+
+
+def test_request_is_heeded_under_a_stricter_level(server: Server, database_url: str) -> None:
+    """The row changed while the look for requests waited for it: the database undoes the look, and it is repeated."""
+    job = JobFactory(failed=True)
+    CancelRequest.objects.create(job_id=job.pk, generation=1, action_id=uuid.uuid4(), created_at=job.created_at)
+
+    def change(pause: Callable[[], None]) -> None:
+        with transaction.atomic():
+            Job.objects.filter(pk=job.pk).update(revision=99)
+            pause()
+
+    def heed() -> object:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        return heed_request(job.pk, using="default")
+
+    with meanwhile(change) as finish:
+        results = together(heed, lambda: (_wait_for_a_waiter(database_url), finish()))
+
+    assert results[0] == "cancelled"
 
 
 def test_cancel_and_claim_at_one_moment(server: Server) -> None:

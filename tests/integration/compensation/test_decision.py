@@ -11,16 +11,18 @@ from django.core.exceptions import PermissionDenied
 from django_jobs import Rejected, Unknown
 from django_jobs.define import registry
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError
-from django_jobs.models import Compensation, EffectAdoption, Job, OperatorAction, SideEffect
+from django_jobs.models import Compensation, EffectAdoption, Job, JobPayload, OperatorAction, SideEffect
 from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.discard import Discard
 from django_jobs.operate.replay import Replay
+from django_jobs.operate.resolve import Resolve
 from django_jobs.operate.verify import verify
 from tests.factories_compensation import compensate
-from tests.factories_decisions import operator
+from tests.factories_decisions import decided, operator
 from tests.integration.compensation.conftest import Booked, RunNext
 from tests.integration.compensation.trips import Agency, effect_of, untouched
+from tests.integration.operate.stories import later
 from tests.scenes import Told
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -297,6 +299,28 @@ def test_unclear_compensation_without_keys_goes_to_a_human(booked: Booked, run_n
     assert Compensation.objects.get().outcome == "open"
     with pytest.raises(ActionRefusedError, match="not known"):
         discard(job.pk)
+
+
+def test_given_up_without_knowing_is_no_success(booked: Booked, run_next: RunNext, agency: Agency) -> None:
+    """Nobody will find out: the job does not say that the flight was given back; it is discarded, then recorded by hand."""
+    job_id = booked("flight", dies=True)
+    agency.answers["cancel flight"] = [Unknown("time-out")]
+    first = uuid.UUID(compensate(effect_of(job_id, "flight").pk).details["job_id"])
+    run_next()
+    with later(hours=1):
+        own = effect_of(first, "compensation").pk
+        decided(Resolve(own, "abandon", evidence="nobody answers the telephone", using="default"))
+        decided(Replay(first, using="default"))
+        job = run_next()
+
+        assert (job.state, job.dead_reason) == ("dead_lettered", "permanent")
+        assert "given up by hand" in JobPayload.objects.get(pk=first).error_text
+        assert Job.objects.get(pk=job_id).resolution is None
+        discard(first)
+        compensate(effect_of(job_id, "flight").pk, by_hand=True)
+        assert run_next().state == "succeeded"
+    assert Job.objects.get(pk=job_id).resolution == "compensated"
+    assert [what for what, _ in agency.applied] == ["flight"]
 
 
 @pytest.mark.parametrize("outcome", ["open", "succeeded"])

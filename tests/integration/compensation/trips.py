@@ -85,6 +85,7 @@ def effect_of(job_id: Any, name: str) -> SideEffect:
 
 
 def untouched() -> list[dict[str, Any]]:
-    """Return all rows of the jobs that booked, and of their effects."""
+    """Return all rows of the jobs that booked, and of their effects, without their revisions."""
     jobs = Job.objects.filter(job_type="tests.trip").order_by("pk")
-    return [*jobs.values(), *SideEffect.objects.filter(job__in=jobs).order_by("pk").values()]
+    rows = [*jobs.values(), *SideEffect.objects.filter(job__in=jobs).order_by("pk").values()]
+    return [{name: value for name, value in row.items() if name != "revision"} for row in rows]

@@ -26,7 +26,7 @@ from django_jobs.exceptions import (
 )
 from django_jobs.models import EffectAdoption, EffectStake, Send, SideEffect
 from django_jobs.store import Failure, dead_letter, succeed
-from django_jobs.store.effects import recheck_adopted
+from django_jobs.store.adoptions import recheck_adopted
 from django_jobs.worker.attempt import RunningAttempt
 from tests.integration.effects.factories import (
     Crash,

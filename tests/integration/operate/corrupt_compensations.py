@@ -6,6 +6,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
+from django_jobs.domain.compensation import COMPENSATION_EFFECT, taken_back_key
 from django_jobs.models import Compensation, Job, SideEffect
 from tests.integration.operate.corruptions import corrupts, unguard
 from tests.integration.operate.stories import Story
@@ -110,6 +111,25 @@ def something_applied_is_left() -> set[Any]:
 @corrupts("C3")
 def nothing_was_taken_back() -> set[Any]:
     return {settled(charged()).story.job.pk}
+
+
+@corrupts("C5")
+def given_up_after_it_was_applied() -> set[Any]:
+    told = charged()
+    taken = TakenBack(told)
+    taken.story.effect(taken_back_key(told.row.pk), name=COMPENSATION_EFFECT).send().answer("confirmed")
+    return {taken.give_up().row.pk}
+
+
+@corrupts("C5")
+def second_one_given_up_although_the_first_was_applied() -> set[Any]:
+    told = charged()
+    first, second = TakenBack(told).give_up(), TakenBack(told)
+    refund = first.story.effect(taken_back_key(told.row.pk), name=COMPENSATION_EFFECT)
+    refund._set(state="succeeded", resolved_by="operator", resolved_at=first.story.now, provider_ref="re_1")
+    second.story.pass_time(timedelta(minutes=1))
+    second.give_up()
+    return {second.row.pk}
 
 
 @corrupts("C4")

@@ -164,9 +164,10 @@ def test_plan_of_another_moment_is_refused(database: Server) -> None:
 
 
 def test_running_job_gets_a_request_once(database: Server) -> None:
-    """The running job itself is not touched; a second request for the same generation is refused."""
+    """Of the running job only the revision rises; a second request for the same generation is refused."""
     job = JobFactory(running=True)
     before = everything()
+    before["Job"][0]["revision"] += 1
 
     done = decided(job)
 

@@ -14,15 +14,17 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from django_jobs import clock
+from django_jobs.domain.states import ReplayState
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError, PayloadError
 from django_jobs.models import Job, OperatorAction, ReplayItem, ReplayRequest
-from django_jobs.operate.action import Plan
+from django_jobs.operate.action import Done, Plan
+from django_jobs.operate.discard import Discard
 from django_jobs.operate.replay import Replay
 from django_jobs.operate.replay_many import CancelReplay, ReplayMany
 from django_jobs.operate.replay_runner import REPLAYS, replay_one, turn
 from django_jobs.operate.selection import Selection, selection_from, selection_of
 from django_jobs.operate.verify import verify
-from django_jobs.store.replay_requests import is_due
+from django_jobs.store.replay_requests import finish, is_due, keep
 from tests.factories import JobFactory
 from tests.factories_compensation import CompensationFactory
 from tests.factories_decisions import Person, ReplayRequestFactory, decided, operator
@@ -71,6 +73,14 @@ def run(worker: uuid.UUID = WORKER, *, turns: int = 20) -> int:
                 if turn(worker, using="default") is None:
                     return number
     return turns
+
+
+def _cancelled(request_id: uuid.UUID) -> Done:
+    return decided(CancelReplay(request_id, using="default"))
+
+
+def _stopped(request_id: uuid.UUID) -> bool:
+    return finish(request_id, ReplayState.STOPPED, using="default", because="its canary died")
 
 
 def outcomes() -> dict[uuid.UUID, str]:
@@ -160,6 +170,21 @@ def test_later_death_is_left_alone() -> None:
     run()
 
     assert outcomes() == {first.job.pk: "unchanged", second.job.pk: "queued"}
+
+
+def test_job_that_was_settled_meanwhile_is_told_as_that() -> None:
+    """Whoever reads the request's outcomes learns what became of the job."""
+    first, second = dead(), dead()
+    asked(Selection(ids=[first.job.pk, second.job.pk]))
+    decided(Discard(first.job.pk, using="default"))
+    decided(Replay(second.job.pk, using="default"))
+
+    run()
+
+    assert dict(ReplayItem.objects.values_list("job_id", "why")) == {
+        first.job.pk: "It is no open dead letter any more: discarded.",
+        second.job.pk: "It is no open dead letter any more: queued.",
+    }
 
 
 def test_running_it_twice_does_nothing_twice() -> None:
@@ -301,6 +326,31 @@ def test_cancelled_request_stops() -> None:
     assert OperatorAction.objects.get(action="cancel_replay").request_id == request.pk
     with pytest.raises(ActionRefusedError, match="It is over: cancelled"):
         decided(CancelReplay(request.pk, using="default"))
+
+
+@pytest.mark.parametrize("end", [_cancelled, _stopped])
+def test_request_that_ends_before_a_job_has_its_turn_replays_it_no_more(
+    end: Callable[[uuid.UUID], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker found the request open, and somebody ends it just then: the job under its hands is left alone too."""
+    for _ in range(3):
+        dead()
+    request = asked()
+
+    def ended(row: ReplayRequest, worker_id: uuid.UUID, **options: Any) -> bool:
+        if not keep(row, worker_id, **options):
+            return False
+        end(row.pk)
+        return True
+
+    monkeypatch.setattr("django_jobs.operate.replay_runner.keep", ended)
+    turn(WORKER, using="default")
+
+    assert not ReplayItem.objects.exists()
+    assert set(Job.objects.values_list("state", flat=True)) == {"dead_lettered"}
+    assert not OperatorAction.objects.filter(action="replay").exists()
+    request.refresh_from_db()
+    assert (request.state in ("cancelled", "stopped"), request.last_job_id) == (True, None)
 
 
 def test_nothing_to_do_costs_one_read() -> None:

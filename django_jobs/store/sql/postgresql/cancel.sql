@@ -3,7 +3,7 @@
 -- index: primary key; django_jobs_compensation_job
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 target AS MATERIALIZED (
-    SELECT j.id, EXISTS (
+    SELECT j.id, %(applied)s::boolean OR EXISTS (
         SELECT 1 FROM django_jobs_sideeffect e WHERE e.job_id = j.id AND e.state NOT IN ('planned', 'rejected')) AS touched
     FROM django_jobs_job j WHERE j.id = %(job_id)s::uuid
 ),
