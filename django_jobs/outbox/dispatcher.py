@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
@@ -51,14 +51,24 @@ Guard = Callable[[], AbstractContextManager[object]]
 
 
 class Dispatcher:
-    """The work of one thread. ``guarded`` makes a block for database calls, in which the caller bounds them."""
+    """The work of one thread. ``guarded`` makes a block for database calls, in which the caller bounds them.
 
-    def __init__(self, *, worker_id: uuid.UUID, using: str, guarded: Guard = nullcontext) -> None:
+    ``publishers`` are those that are made already, by the names of their destinations.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker_id: uuid.UUID,
+        using: str,
+        guarded: Guard = nullcontext,
+        publishers: Mapping[str, Publisher] | None = None,
+    ) -> None:
         self.using = using
         self.destinations = known_destinations()
         self._worker_id = worker_id
         self._guarded = guarded
-        self._publishers: dict[str, Publisher] = {}
+        self._publishers: dict[str, Publisher] = dict(publishers or {})
         self._unrecorded: list[tuple[ClaimedDelivery, Report]] = []  # answers that the database did not take yet
         self._swept_at = float("-inf")
         self._sweep_after: dict[str, str] = {}
