@@ -166,9 +166,7 @@ class FakeDownstream:
     def applied(self, operation: str, *, key: str | None = None) -> list[Applied]:
         """Return what was really done, oldest first; all of an operation, or what was asked for under one key."""
         self._let_arrive()
-        return [
-            entry for entry in self._ledger if entry.operation == operation and (key is None or entry.key == key)
-        ]
+        return [entry for entry in self._ledger if entry.operation == operation and (key is None or entry.key == key)]
 
     def assert_each_applied_once(self) -> None:
         """Check that nothing was done twice under one key.
@@ -213,9 +211,7 @@ class FakeDownstream:
 
     def _apply(self, call: Call, fields: Mapping[str, Any]) -> Answer:
         ref = str(fields.get("id", f"{call.operation}_{len(self._ledger) + 1}"))
-        self._ledger.append(
-            Applied(ref=ref, operation=call.operation, key=call.key, body=call.body, at=self._now())
-        )
+        self._ledger.append(Applied(ref=ref, operation=call.operation, key=call.key, body=call.body, at=self._now()))
         return Answer(200, {**fields, "id": ref})
 
     def _let_arrive(self) -> None:

@@ -68,9 +68,11 @@ class _Lent:
         if raw is None or getattr(raw, "closed", False):
             msg = f"The test's connection to the database {self.alias!r} is gone."
             raise KitError(msg)
+        self.get_connection_params()  # some of what Django knows of a connection is kept by the way
         self.connection, self.autocommit = raw, True
         self.in_atomic_block = self.needs_rollback = self.closed_in_transaction = self.errors_occurred = False
-        self.savepoint_ids, self.atomic_blocks, self.run_on_commit = [], [], []
+        for name in ("savepoint_ids", "atomic_blocks", "run_on_commit"):
+            setattr(self, name, [])
         self.close_at, self.health_check_done = None, True
 
     def commit_for_certain(self: Any) -> None:
@@ -154,7 +156,7 @@ class _LentInside(_Lent):
 
     @property
     def _has_failed(self: Any) -> bool:
-        return self.vendor == "postgresql" and self.connection.pgconn.transaction_status == _IN_ERROR
+        return bool(self.vendor == "postgresql" and self.connection.pgconn.transaction_status == _IN_ERROR)
 
     def _put_limits_back(self: Any) -> None:
         """What was set for the transaction that ended here would go on for the rest of the test."""
@@ -171,12 +173,13 @@ def _limits_of(lender: Any) -> list[str]:
 
 
 @functools.cache
-def _class_of(mixin: type, base: type) -> Any:
+def _class_of(mixin: Any, base: Any) -> Any:
     return type(f"{mixin.__name__}{base.__name__}", (mixin, base), {})
 
 
 def _made_from(lender: BaseDatabaseWrapper) -> Any:
-    kind = _class_of(_LentInside if lender.in_atomic_block else _Lent, type(lender))
+    base: Any = type(lender)
+    kind = _class_of(_LentInside if lender.in_atomic_block else _Lent, base)
     made = kind({**lender.settings_dict, "CONN_HEALTH_CHECKS": False, "CONN_MAX_AGE": None}, lender.alias)
     made.adopt(lender)
     return made

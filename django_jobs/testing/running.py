@@ -7,7 +7,6 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from django_jobs import clock
@@ -166,9 +165,7 @@ def _next_loss(using: str) -> datetime | None:
     rules = get_settings()
     moments = []
     for job in Job.objects.using(using).filter(state="running"):
-        beat = None
-        with suppress(Worker.DoesNotExist):
-            beat = Worker.objects.using(using).get(pk=job.lease_owner).heartbeat_at + rules.silent_after
         over = (job.lease_expires_at or clock.now()) + rules.expired_patience + timedelta(microseconds=1)
-        moments.append(min(over, beat) if beat is not None else clock.now())
+        worker = Worker.objects.using(using).filter(pk=job.lease_owner or uuid.UUID(int=0)).first()
+        moments.append(min(over, worker.heartbeat_at + rules.silent_after) if worker else clock.now())
     return min(moments, default=None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_jobs import job
 from django_jobs.define.definition import DurableJob
@@ -33,7 +34,9 @@ def declare() -> Iterator[Declare]:
 @pytest.fixture(params=["rolled_back", "committed"])
 def opened(request: pytest.FixtureRequest, server: Server) -> str:
     """The database, as a test that is rolled back has it, and as one that commits has it."""
-    request.getfixturevalue({"rolled_back": "db", "committed": "transactional_db"}[request.param])
+    request.applymarker(pytest.mark.django_db(transaction=request.param == "committed"))
+    request.getfixturevalue("db")
+    assert connection.in_atomic_block == (request.param == "rolled_back")
     return str(request.param)
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import IntegrityError, connection, transaction
-from django.test import TestCase
+from django.db import IntegrityError, transaction
 
 from django_jobs import JobContext
-from django_jobs.exceptions import KitError, PermanentError, Snooze, TransientError
-from django_jobs.models import Attempt, Job
+from django_jobs.exceptions import PermanentError, Snooze, TransientError
+from django_jobs.models import Attempt
 from django_jobs.testing import JobsClock, JobsKit
 from tests.integration.testing.conftest import Declare
-
 
 
 def test_r68_a_job_runs_in_the_thread_of_the_test(jobs: JobsKit, declare: Declare) -> None:
@@ -38,9 +35,7 @@ def test_r68_a_job_runs_in_the_thread_of_the_test(jobs: JobsKit, declare: Declar
     assert Attempt.objects.get().outcome == "succeeded"
 
 
-def test_r68_retries_take_place_by_moving_the_clock(
-    jobs: JobsKit, jobs_clock: JobsClock, declare: Declare
-) -> None:
+def test_r68_retries_take_place_by_moving_the_clock(jobs: JobsKit, jobs_clock: JobsClock, declare: Declare) -> None:
     """R68: a handler that fails twice succeeds at the third attempt, and the clock went through the backoff."""
     tries = []
 
@@ -111,9 +106,7 @@ def test_r68_hooks_run_when_the_handler_commits(jobs: JobsKit, declare: Declare)
     assert ran == ["fails=False"]
 
 
-def test_r68_a_failing_statement_outside_of_a_transaction_spoils_nothing(
-    jobs: JobsKit, declare: Declare
-) -> None:
+def test_r68_a_failing_statement_outside_of_a_transaction_spoils_nothing(jobs: JobsKit, declare: Declare) -> None:
     """R68: a handler may catch an IntegrityError outside of atomic(), as it may under a worker."""
     Group.objects.create(name="taken")
 
