@@ -17,7 +17,9 @@ from django_jobs.testing import JobsKit
 from tests.declared import charge, plain
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "test-kit.md"
-ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<postgresql>\d+) \| (?P<sqlite>\d+) \| (?P<sqlite_alone>\d+) \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (?P<what>[^|]+) \| (?P<postgresql>\d+) \| (?P<sqlite>\d+) \| (?P<sqlite_alone>\d+) \|$", re.MULTILINE
+)
 STATED = {found["what"]: found for found in ROW.finditer(PAGE.read_text())}
 
 

@@ -50,25 +50,28 @@ def methods(base: type[TransactionTestCase], declare: Declare) -> type[Transacti
             self.jobs = self.enterContext(JobsKit())
 
         def test_ordinary(self) -> None:
+            """A retry and a hook take place."""
             handler.enqueue(name="ada")
             assert self.jobs.run_until_idle().outcomes == ["failed", "succeeded"]
             assert tries == [0, 1]
-            self.assertEqual(Group.objects.get().name, "ada")
+            assert Group.objects.get().name == "ada"
 
         def test_on_commit(self) -> None:
+            """What waits for the commit is run by Django, and its job by the kit."""
             with self.captureOnCommitCallbacks(execute=True) if base is TestCase else transaction.atomic():
                 transaction.on_commit(lambda: handler.enqueue(name="bob"))
             self.jobs.assert_enqueued(handler, {"name": "bob"}, count=1)
             self.jobs.run_until_idle()
-            self.assertEqual(Group.objects.get().name, "bob")
+            assert Group.objects.get().name == "bob"
 
         def test_queries(self) -> None:
+            """The test counts its own queries alone."""
             handler.using(run_after=timedelta(hours=1)).enqueue(name="eve")
             with self.assertNumQueries(1):
                 Group.objects.count()
             self.jobs.run_until_idle()
             with self.assertNumQueries(1):
-                self.assertEqual(Group.objects.count(), 1)
+                assert Group.objects.count() == 1
 
     return Tests
 
@@ -102,12 +105,14 @@ def test_r68_rows_of_a_class_are_seen(server: Server, django_db_blocker: DjangoD
             self.jobs = self.enterContext(JobsKit())
 
         def test_one(self) -> None:
-            self.assertEqual(Group.objects.get().name, "before")
+            """The row of the class is there, and changed afterwards."""
+            assert Group.objects.get().name == "before"
             handler.enqueue(name="one")
             self.jobs.drain().assert_succeeded()
-            self.assertEqual(Group.objects.get().name, "one")
+            assert Group.objects.get().name == "one"
 
         def test_two(self) -> None:
+            """It is as it was before the other method."""
             self.test_one()
             assert connection.in_atomic_block
 
