@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from django_jobs.testing.kit import JobsKit
     from django_jobs.testing.receiver import FakeReceiver
     from django_jobs.testing.reports import AttemptReport, RunReport
+    from django_jobs.testing.writes import RepeatableWriteWarning
 
 _PLACES = {
     "Answer": "downstream",
@@ -23,10 +24,20 @@ _PLACES = {
     "FakeReceiver": "receiver",
     "JobsClock": "clock",
     "JobsKit": "kit",
+    "RepeatableWriteWarning": "writes",
     "RunReport": "reports",
 }
 
-__all__ = ["Answer", "AttemptReport", "FakeDownstream", "FakeReceiver", "JobsClock", "JobsKit", "RunReport"]
+__all__ = [
+    "Answer",
+    "AttemptReport",
+    "FakeDownstream",
+    "FakeReceiver",
+    "JobsClock",
+    "JobsKit",
+    "RepeatableWriteWarning",
+    "RunReport",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,6 +20,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.enqueue.inside import in_transaction
 from django_jobs.exceptions import JobsError, KitError
+from django_jobs.testing.writes import notice
 from django_jobs.worker.hygiene import OWN_END, Watch
 from django_jobs.worker.session import ends_transaction
 
@@ -56,7 +57,7 @@ class _Lent:
 
     def own_wrappers(self: Any) -> list[Any]:
         """Return what every statement passes."""
-        return []
+        return [notice]
 
     def connect(self: Any) -> None:
         """Begin anew on the same connection of the driver.
@@ -102,7 +103,7 @@ class _LentInside(_Lent):
 
     def own_wrappers(self: Any) -> list[Any]:
         """Return what keeps the test's transaction alive whatever a statement does."""
-        return [self._guard]
+        return [self._guard, notice]
 
     def _guard(self: Any, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = sql if isinstance(sql, str) else ""

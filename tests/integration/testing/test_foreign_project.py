@@ -15,7 +15,9 @@ SETTINGS = """
 SECRET_KEY = "for this test"
 USE_TZ = True
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django_jobs", "till"]
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+DATABASES = {
+    name: {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"} for name in ("default", "not_of_the_tests")
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 """
 JOBS = """

@@ -16,7 +16,7 @@ from django.utils import timezone, translation
 
 from django_jobs import JobContext, clock
 from django_jobs.define.registry import unregister
-from django_jobs.exceptions import KitError
+from django_jobs.exceptions import KitError, QueueFullError
 from django_jobs.models import Job
 from django_jobs.store.pauses import pause
 from django_jobs.testing import JobsClock, JobsKit
@@ -133,6 +133,7 @@ def test_r68_a_handler_cannot_end_the_transaction_of_the_test(
     assert Group.objects.filter(name="of the test").exists()
 
 
+@pytest.mark.filterwarnings("ignore::django_jobs.testing.RepeatableWriteWarning")
 def test_r68_a_transaction_left_open_is_told(jobs: JobsKit, declare: Declare) -> None:
     """R68: a handler that does not leave its transaction fails, and its rows are taken back."""
 
@@ -278,6 +279,42 @@ def test_r68_jobs_held_back_stay_where_they_are(jobs: JobsKit, declare: Declare)
     pause("type", "kit.nothing", actor="ada", reason="a test", using="default")
 
     assert len(jobs.run_until_idle()) == 0
+
+
+class SteppingClock(JobsClock):
+    """A clock that goes on by a second whenever it is asked."""
+
+    def now(self) -> datetime:
+        """Return the next second."""
+        self._ahead += timedelta(seconds=1)
+        return super().now()
+
+
+def test_r68_what_becomes_due_while_the_kit_looks_is_no_error(opened: str, declare: Declare) -> None:
+    """R68: the due moment may pass between two looks at the clock, which never goes back."""
+    with JobsKit(clock=SteppingClock()) as jobs:
+        for seconds in range(1, 12):
+            declare(nothing).using(run_after=timedelta(seconds=seconds)).enqueue()
+
+        assert len(jobs.run_until_idle()) == 11
+
+
+def test_r68_a_full_queue_of_another_test_is_forgotten(
+    opened: str, jobs_clock: JobsClock, declare: Declare, settings: Any
+) -> None:
+    """R68: the last look at a queue's depth is not taken over from a test whose jobs are gone."""
+    settings.DJANGO_JOBS = {**getattr(settings, "DJANGO_JOBS", {}), "QUEUES": {"small": {"capacity": 1}}}
+    handler = declare(nothing, queue_name="small")
+    with JobsKit(clock=jobs_clock):
+        handler.enqueue()
+        jobs_clock.tick(timedelta(seconds=2))
+        with pytest.raises(QueueFullError):
+            handler.enqueue()
+        Job.objects.all().delete()
+
+    with JobsKit(clock=jobs_clock) as jobs:
+        handler.enqueue()
+        jobs.assert_enqueued(handler, count=1)
 
 
 def test_r68_enqueued_jobs_are_asked_for(jobs: JobsKit, declare: Declare) -> None:
