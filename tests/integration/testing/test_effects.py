@@ -133,6 +133,18 @@ def test_r68_keys_are_a_ledger(downstream: FakeDownstream, jobs_clock: JobsClock
         downstream.assert_each_applied_once()
 
 
+def test_r68_what_is_late_is_ledgered_when_it_arrives(downstream: FakeDownstream, jobs_clock: JobsClock) -> None:
+    """R68: a late request is in the ledger from its arrival on and not before, and its key is known then."""
+    downstream.on("charge").late(after=timedelta(minutes=3))
+    with pytest.raises(TimeoutError):
+        downstream.send("charge", key="k", body={"amount": 1})
+
+    assert downstream.find("charge", key="k").status == 404
+    jobs_clock.tick(timedelta(minutes=3))
+    assert downstream.find("charge", key="k") == Answer(200, {"id": "charge_1", "amount": 1})
+    assert downstream.send("charge", key="k", body={"amount": 1}).replayed
+
+
 def test_r68_an_http_operation_is_carried(jobs: JobsKit, downstream: FakeDownstream, declare: Declare) -> None:
     """R68: an operation made by HttpJson talks to the provider in memory, a time-out included."""
     create = HttpJson(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import time_machine
 from django.contrib.auth.models import Group
 from django.core import mail
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone, translation
@@ -177,6 +178,22 @@ def test_r68_constraints_are_checked_when_the_handler_commits(jobs: JobsKit, dec
 
     assert failure.error_type.endswith("IntegrityError")
     assert not Group.objects.exists()
+
+
+@pytest.mark.filterwarnings("ignore::django_jobs.testing.RepeatableWriteWarning")
+def test_r68_a_swallowed_error_takes_the_transaction_back(jobs: JobsKit, declare: Declare, vendor: str) -> None:
+    """R68: what PostgreSQL would roll back at the COMMIT is gone, and SQLite keeps what it would keep."""
+
+    def swallows(context: JobContext) -> None:
+        with suppress(IntegrityError), transaction.atomic():
+            Group.objects.create(name="kept on SQLite")
+            with connection.cursor() as cursor, suppress(IntegrityError):
+                cursor.execute("INSERT INTO auth_group (name) VALUES ('kept on SQLite')")
+
+    declare(swallows, takes_context=True).enqueue()
+
+    assert jobs.run_one().succeeded
+    assert Group.objects.count() == (0 if vendor == "postgresql" else 1)
 
 
 @pytest.mark.postgres
