@@ -114,6 +114,7 @@ def run(project: Path, *arguments: str) -> str:
     """Run Python there with the package on the path, and return what it printed; fail if it did not end well."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABASE", "PYTEST", "COV"))}
     environment = {**kept, "PYTHONPATH": f"{project}:{ROOT}", "DJANGO_SETTINGS_MODULE": "site_settings"}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     command = [sys.executable, *arguments]
     done = subprocess.run(
         command, cwd=project, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -126,9 +127,10 @@ def test_r68_the_fixtures_work_in_a_foreign_project(project: Path) -> None:
     """R68: with the plugin that this distribution names, tests ask for the fixtures and for nothing else."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
 
-    printed = run(
-        project, "-m", "pytest", "-q", "-p", declared["django_jobs"], "-p", "no:cacheprovider", "-p", "no:randomly"
-    )
+    # By their modules, and no others: a plugin that is loaded by its name and by its module is refused.
+    plugins = ("-p", "pytest_django.plugin", "-p", declared["django_jobs"], "-p", "no:cacheprovider")
+
+    printed = run(project, "-m", "pytest", "-q", *plugins)
 
     assert "3 passed" in printed
 
