@@ -137,7 +137,7 @@ class _LentInside(_Lent):
     def _commit(self: Any) -> None:
         if not self._has_begun:
             return
-        if self._has_failed:  # the server would answer ROLLBACK to the COMMIT of such a transaction
+        if _is_broken(self):  # the server would answer ROLLBACK to the COMMIT of such a transaction
             self._rollback()
             return
         self.check_constraints()
@@ -154,10 +154,6 @@ class _LentInside(_Lent):
 
     def _close(self: Any) -> None:
         self._rollback()
-
-    @property
-    def _has_failed(self: Any) -> bool:
-        return bool(self.vendor == "postgresql" and self.connection.pgconn.transaction_status == _IN_ERROR)
 
     def _put_limits_back(self: Any) -> None:
         """What was set for the transaction that ended here would go on for the rest of the test."""
@@ -209,7 +205,7 @@ def lent(using: str) -> Iterator[None]:
         yield
 
 
-def _check(lender: BaseDatabaseWrapper) -> None:
+def _check(lender: Any) -> None:
     if getattr(lender, "is_lent", False):
         msg = "A handler cannot let jobs run: enqueue them, and the test lets them run after this one."
         raise KitError(msg)
@@ -219,6 +215,16 @@ def _check(lender: BaseDatabaseWrapper) -> None:
             "Let jobs run after the atomic() block."
         )
         raise KitError(msg)
+    if lender.needs_rollback or _is_broken(lender):
+        msg = (
+            f"An earlier error broke the transaction of the test on {lender.alias!r}, so nothing can be read any more. "
+            "Put what fails on purpose into an atomic() block of its own."
+        )
+        raise KitError(msg)
+
+
+def _is_broken(lender: Any) -> bool:
+    return bool(lender.vendor == "postgresql" and lender.connection.pgconn.transaction_status == _IN_ERROR)
 
 
 def _give_back(lender: BaseDatabaseWrapper, made: BaseDatabaseWrapper) -> None:

@@ -16,7 +16,7 @@ SECRET_KEY = "for this test"
 USE_TZ = True
 INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django_jobs", "till"]
 DATABASES = {
-    name: {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"} for name in ("default", "not_of_the_tests")
+    name: {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"} for name in ("default", "other")
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 """
@@ -90,6 +90,17 @@ class TillTests(TestCase):
         self.jobs.run_until_idle().assert_succeeded()
         self.assertEqual(Group.objects.get().name, "ada")
         self.assertNotIn("pytest", sys.modules)
+
+
+class OtherTests(TestCase):
+    databases = {"default", "other"}
+
+    def test_jobs_of_another_database(self):
+        jobs = self.enterContext(JobsKit(using="other"))
+        book.using(database="other").enqueue(name="bob")
+        jobs.assert_enqueued(book, count=1)
+        jobs.run_until_idle().assert_succeeded()
+        self.assertEqual(Group.objects.using("default").get().name, "bob")
 """
 
 
@@ -136,10 +147,10 @@ def test_r68_the_fixtures_work_in_a_foreign_project(project: Path) -> None:
 
 
 def test_r68_the_kit_needs_no_pytest(project: Path) -> None:
-    """R68: Django's own runner runs jobs inside a TestCase, on SQLite in memory, and pytest is never imported."""
+    """R68: Django's own runner runs jobs of one and of two databases inside a TestCase, and pytest is never imported."""
     printed = run(project, "-m", "django", "test", "till", "-v", "0")
 
-    assert "Ran 1 test" in printed
+    assert "Ran 2 tests" in printed
 
 
 def test_r68_the_plugin_is_lazy(project: Path) -> None:

@@ -38,6 +38,18 @@ def test_r68_a_transaction_of_the_test_is_refused(jobs: JobsKit, declare: Declar
     assert jobs.run_one().succeeded
 
 
+@pytest.mark.parametrize("opened", ["rolled_back"], indirect=True)
+def test_r68_a_broken_transaction_of_the_test_is_told(jobs: JobsKit, declare: Declare, vendor: str) -> None:
+    """R68: after an error that PostgreSQL answers by refusing all else, the kit says what to do about it."""
+    Group.objects.bulk_create([Group(name="one"), Group(name="two")])
+    declare(nothing).enqueue()
+    with pytest.raises(IntegrityError):
+        Group.objects.filter(name="two").update(name="one")
+
+    with pytest.raises(KitError, match="broke the transaction of the test"):
+        jobs.run_one()
+
+
 def test_r68_a_handler_lets_no_jobs_run(jobs: JobsKit, declare: Declare) -> None:
     """R68: the kit inside a handler is an error that fails the attempt."""
 
