@@ -125,11 +125,15 @@ def test_r68_keys_are_a_ledger(downstream: FakeDownstream, jobs_clock: JobsClock
     jobs_clock.tick(timedelta(hours=24))
     anew = downstream.send("charge", key="k", body={"amount": 1})
 
+    downstream.forget_keys()
+    forgotten = downstream.send("charge", key="k", body={"amount": 1})
+
+    assert forgotten == Answer(200, {"id": "charge_3"})
     assert first == Answer(200, {"id": "charge_1"})
     assert again == Answer(200, {"id": "charge_1"}, replayed=True)
     assert other.status == 409
     assert anew == Answer(200, {"id": "charge_2"})
-    with pytest.raises(AssertionError, match="charge under k: charge_1, charge_2"):
+    with pytest.raises(AssertionError, match="charge under k: charge_1, charge_2, charge_3"):
         downstream.assert_each_applied_once()
 
 

@@ -385,6 +385,64 @@ def test_r68_the_kit_is_entered_first(opened: str) -> None:
         JobsKit().run_until_idle()
 
 
+def test_r68_nothing_to_lose_is_an_error(jobs: JobsKit) -> None:
+    """R68: a test that wants to lose an attempt needs a job that is due."""
+    with pytest.raises(KitError, match="No job is due that could be lost"):
+        jobs.lose_one()
+
+
+def test_r68_arguments_that_fit_no_more_are_compared_as_stored(jobs: JobsKit, declare: Declare) -> None:
+    """R68: a job whose handler has lost a parameter, or is gone, is still asked for by what is stored."""
+
+    def changed(at: datetime) -> None:
+        """Be declared."""
+
+    declare(changed).enqueue(at=datetime(2030, 1, 1, tzinfo=UTC))
+    unregister("kit.changed")
+    jobs.assert_enqueued("kit.changed", {"at": "2030-01-01T00:00:00.000000Z"}, count=1)
+
+    def changed() -> None:  # type: ignore[no-redef]
+        """Be declared anew."""
+
+    declare(changed)
+
+    jobs.assert_enqueued("kit.changed", {"at": "2030-01-01T00:00:00.000000Z"}, count=1)
+
+
+def test_r68_an_end_that_could_not_be_recorded_is_told(
+    jobs: JobsKit, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R68: an attempt that is left open is an error of the kit, and no success."""
+    declare(nothing).enqueue()
+    monkeypatch.setattr("django_jobs.testing.running.execute", lambda attempt: None)
+
+    with pytest.raises(KitError, match=r"The end of attempt 1 of .* could not be recorded"):
+        jobs.run_one()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("opened", ["committed"], indirect=True)
+def test_r68_a_connection_that_is_gone_is_told(jobs: JobsKit, declare: Declare) -> None:
+    """R68: a handler that ends the driver's own connection ends the test with a clear error."""
+
+    def cuts(context: JobContext) -> None:
+        connection.connection.close()
+        connection.close()
+        Group.objects.count()
+
+    declare(cuts, takes_context=True).enqueue()
+
+    with pytest.raises(KitError, match="connection to the database 'default' is gone"):
+        jobs.run_one()
+    connections["default"].close()
+
+
+def test_r68_a_clock_is_in_force_once() -> None:
+    """R68: a clock that is in force cannot be entered again."""
+    with JobsClock() as moved, pytest.raises(KitError, match="in force already"):
+        moved.__enter__()
+
+
 def test_r68_the_clock_says_what_it_takes() -> None:
     """R68: only forward, by a timedelta or to an aware time; afterwards the process has its own clock again."""
     with JobsClock() as moved:
