@@ -24,12 +24,10 @@ def jobs_clock() -> Iterator[JobsClock]:
 
 
 @pytest.fixture
-def jobs(request: pytest.FixtureRequest, jobs_clock: JobsClock) -> Iterator[JobsKit]:
-    """The kit on the default database. Without a marker or fixture that opens the database, it opens it itself."""
+def jobs(db: None, jobs_clock: JobsClock) -> Iterator[JobsKit]:  # noqa: ARG001  pytest-django looks for it beforehand
+    """The kit on the default database, which is opened as a marker says, else rolled back."""
     from django_jobs.testing import JobsKit
 
-    if "transactional_db" not in request.fixturenames:
-        request.getfixturevalue("db")
     with JobsKit(clock=jobs_clock) as kit:
         yield kit
 

@@ -134,16 +134,16 @@ def run(project: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_r68_the_fixtures_work_in_a_foreign_project(project: Path) -> None:
-    """R68: with the plugin that this distribution names, tests ask for the fixtures and for nothing else."""
+@pytest.mark.parametrize(("chosen", "passed"), [("without_a_marker", 1), ("not without_a_marker", 2)])
+def test_r68_the_fixtures_work_in_a_foreign_project(project: Path, chosen: str, passed: int) -> None:
+    """R68: with the plugin that this distribution names, a test asks for a fixture and has the database too."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
-
     # By their modules, and no others: a plugin that is loaded by its name and by its module is refused.
     plugins = ("-p", "pytest_django.plugin", "-p", declared["django_jobs"], "-p", "no:cacheprovider")
 
-    printed = run(project, "-m", "pytest", "-q", *plugins)
+    printed = run(project, "-m", "pytest", "-q", *plugins, "-k", chosen)
 
-    assert "3 passed" in printed
+    assert f"{passed} passed" in printed
 
 
 def test_r68_the_kit_needs_no_pytest(project: Path) -> None:
