@@ -113,25 +113,35 @@ class _LentInside(_Lent):
             return None  # the transaction of the test is as it is
         if self.vendor != "postgresql" or not self.autocommit:
             return execute(sql, params, many, context)
-        self.connection.execute(f"SAVEPOINT {_ONE}")  # one that fails by itself leaves the rest of the test alone
+        self._mark(f"SAVEPOINT {_ONE}")  # one that fails by itself leaves the rest of the test alone
         try:
             result = execute(sql, params, many, context)
         except BaseException:
             self._take_back(_ONE)
             raise
-        self.connection.execute(f"RELEASE SAVEPOINT {_ONE}")
+        self._mark(f"RELEASE SAVEPOINT {_ONE}")
         return result
 
+    def _mark(self: Any, text: str) -> None:
+        try:
+            self.connection.execute(text)
+        except Exception as error:
+            msg = (
+                "The transaction of the test was ended by a statement that Django does not see, most likely on the "
+                "driver's own connection. Nothing that the test did is there any more."
+            )
+            raise KitError(msg) from error
+
     def _take_back(self: Any, name: str) -> None:
-        self.connection.execute(f"ROLLBACK TO SAVEPOINT {name}")
-        self.connection.execute(f"RELEASE SAVEPOINT {name}")
+        self._mark(f"ROLLBACK TO SAVEPOINT {name}")
+        self._mark(f"RELEASE SAVEPOINT {name}")
 
     def _start_transaction_under_autocommit(self: Any) -> None:
         self._set_autocommit(False)
 
     def _set_autocommit(self: Any, autocommit: bool) -> None:
         if not autocommit and not self._has_begun:
-            self.connection.execute(f"SAVEPOINT {_BEGUN}")
+            self._mark(f"SAVEPOINT {_BEGUN}")
             self._has_begun = True
 
     def _commit(self: Any) -> None:
@@ -141,16 +151,14 @@ class _LentInside(_Lent):
             self._rollback()
             return
         self.check_constraints()
-        with self.wrap_database_errors:
-            self.connection.execute(f"RELEASE SAVEPOINT {_BEGUN}")
-            self._has_begun = False
-            self._put_limits_back()
+        self._mark(f"RELEASE SAVEPOINT {_BEGUN}")
+        self._has_begun = False
+        self._put_limits_back()
 
     def _rollback(self: Any) -> None:
         if self._has_begun and self.connection is not None:
-            with self.wrap_database_errors:
-                self._take_back(_BEGUN)
-                self._has_begun = False
+            self._has_begun = False
+            self._take_back(_BEGUN)
 
     def _close(self: Any) -> None:
         self._rollback()

@@ -103,7 +103,10 @@ def take_back(using: str) -> list[AttemptReport]:
 
 
 def _report(attempt_id: uuid.UUID, using: str) -> AttemptReport:
-    attempt = Attempt.objects.using(using).select_related("job__payload").get(pk=attempt_id)
+    attempt = Attempt.objects.using(using).select_related("job__payload").filter(pk=attempt_id).first()
+    if attempt is None:
+        msg = "The rows of a job are gone: its handler deleted them, or ended the transaction of the test."
+        raise KitError(msg)
     if attempt.outcome is None:
         msg = f"The end of {attempt} could not be recorded; the log of django_jobs.worker tells why."
         raise KitError(msg)

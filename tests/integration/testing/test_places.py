@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -144,6 +144,21 @@ def test_r68_a_handler_cannot_end_the_transaction_of_the_test(
 
     assert "ended the transaction" in failure.error
     assert Group.objects.filter(name="of the test").exists()
+
+
+@pytest.mark.parametrize("opened", ["rolled_back"], indirect=True)
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_r68_an_end_on_the_driver_is_told(jobs: JobsKit, declare: Declare, in_transaction: bool) -> None:
+    """R68: a handler that ends the test's transaction behind Django's back ends the run with an error, and at once."""
+
+    def ends(context: JobContext) -> None:
+        with transaction.atomic() if in_transaction else nullcontext():
+            connection.connection.rollback()
+
+    declare(ends, takes_context=True).enqueue()
+
+    with pytest.raises(KitError, match="transaction of the test"):
+        jobs.run_until_idle()
 
 
 @pytest.mark.filterwarnings("ignore::django_jobs.testing.RepeatableWriteWarning")
