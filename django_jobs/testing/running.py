@@ -93,13 +93,15 @@ def lose_due(using: str) -> RunningAttempt:
 
 def take_back(using: str) -> list[AttemptReport]:
     """Take back what a worker would: attempts of silent workers, and those whose lease is over."""
-    running = list(Attempt.objects.using(using).filter(outcome__isnull=True).values_list("pk", flat=True))
-    if not running:
-        return []
     with lent(using):
+        running = list(Attempt.objects.using(using).filter(outcome__isnull=True).values_list("pk", flat=True))
+        if not running:
+            return []
         Sweep(using).go_on(lambda: True)
-    closed = Attempt.objects.using(using).filter(pk__in=running, outcome__isnull=False).order_by("finished_at", "pk")
-    return [_report(pk, using) for pk in closed.values_list("pk", flat=True)]
+        closed = (
+            Attempt.objects.using(using).filter(pk__in=running, outcome__isnull=False).order_by("finished_at", "pk")
+        )
+        return [_report(pk, using) for pk in closed.values_list("pk", flat=True)]
 
 
 def _report(attempt_id: uuid.UUID, using: str) -> AttemptReport:
@@ -146,7 +148,8 @@ def dispatch_due(using: str, publishers: Mapping[str, Publisher]) -> datetime | 
 
 def next_due(using: str) -> datetime | None:
     """Return when a job of this code becomes due, or a lost attempt can be taken back; None when nothing waits."""
-    moments = [_next_job(using), _next_loss(using)]
+    with lent(using):
+        moments = [_next_job(using), _next_loss(using)]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
