@@ -228,3 +228,7 @@ class EffectUncertain(EffectError):  # noqa: N818
         super().__init__(reason)
         self.reason = reason
         self.retry_at = retry_at
+
+
+class KitError(JobsError):
+    """The test kit was asked for something that a test cannot mean, or jobs did not come to rest; see the message."""

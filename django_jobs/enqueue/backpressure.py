@@ -64,9 +64,14 @@ _samples = _Samples()
 os.register_at_fork(after_in_child=_samples.forget)
 
 
+def forget_samples() -> None:
+    """Look at each queue anew: its rows were taken back, as after a test, or its capacity was changed."""
+    _samples.forget()
+
+
 def _forget(*, setting: str, **_: object) -> None:
     if setting == "DJANGO_JOBS":
-        _samples.forget()
+        forget_samples()
 
 
 setting_changed.connect(_forget, dispatch_uid="django_jobs.backpressure")

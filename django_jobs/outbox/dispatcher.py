@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 
@@ -63,6 +63,7 @@ class Dispatcher:
 
     ``delivering`` makes a block for deliveries, of suspects or of all others; it yields how much company they have in
     their process, or None when they must not begin now.
+    ``publishers`` are those that are made already, by the names of their destinations.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Dispatcher:
         child: int = 0,
         guarded: Guard = nullcontext,
         delivering: Enter = _always,
+        publishers: Mapping[str, Publisher] | None = None,
     ) -> None:
         self.using = using
         self.destinations = known_destinations()
@@ -80,7 +82,7 @@ class Dispatcher:
         self._child = child
         self._delivering = delivering
         self._guarded = guarded
-        self._publishers: dict[str, Publisher] = {}
+        self._publishers: dict[str, Publisher] = dict(publishers or {})
         self._unrecorded: list[tuple[ClaimedDelivery, Report]] = []  # answers that the database did not take yet
         self._swept_at = float("-inf")
         self._sweep_after: dict[str, str] = {}

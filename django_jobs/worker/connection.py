@@ -196,9 +196,12 @@ def clean(using: str) -> list[str]:
 
 
 def replace(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection for good, so that neither this thread nor a pool of the project's gets it again."""
+    """Close a connection for good, so that neither this thread nor a pool of the project's gets it again.
+
+    One that a test lent (see :mod:`django_jobs.testing.lending`) goes back instead.
+    """
     raw = connection.connection
-    if raw is not None and connection.vendor == "postgresql":
+    if raw is not None and connection.vendor == "postgresql" and not getattr(connection, "is_lent", False):
         with contextlib.suppress(Exception):
             raw.close()
     drop(connection.alias)

@@ -19,6 +19,7 @@ MAY_IMPORT_BY_NAME = {
     "django_jobs/define/registry.py",
     "django_jobs/effects/adapters/mail.py",
     "django_jobs/outbox/destinations.py",
+    "django_jobs/testing/__init__.py",
 }
 VAGUE_NAMES = {"base_utils", "common", "helper", "helpers", "misc", "util", "utils"}
 LINES_MAX = 500

@@ -16,7 +16,7 @@ from tests.docs.reader import Reader
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial"
-PAGES = ("a-mail-in-five-lines.md", "charge-an-order.md")
+PAGES = ("a-mail-in-five-lines.md", "charge-an-order.md", "test-a-job.md")
 # Shown, but not run, each with the reason.
 NOT_RUN = {
     "$ .venv/bin/pip install ../django_jobs\n": (
@@ -55,7 +55,7 @@ def follow(reader: Reader, blocks: list[Block]) -> None:
 
 @pytest.mark.timeout(180)
 def test_tutorial_does_what_it_shows(reader: Reader) -> None:
-    """A newcomer who follows both pages in order sees exactly what they show, up to ids, times and widths."""
+    """A newcomer who follows the pages in order sees exactly what they show, up to ids, times and widths."""
     for page in PAGES:
         follow(reader, blocks_of(TUTORIAL / page))
 

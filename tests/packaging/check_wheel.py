@@ -7,6 +7,7 @@ isolated mode (-I) keeps the source tree itself from being imported.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ SETTINGS = {
     "DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     "SECRET_KEY": "for-this-check-only",
 }
+NEEDS_PYTEST = {"django_jobs.testing.plugin"}  # which the wheel does not bring
+PLUGIN = ("pytest11", "django_jobs", "django_jobs.testing.plugin")
 MUST_EXIST = ("py.typed", "**/*.py", "store/sql/postgresql/*.sql", "store/sql/sqlite/*.sql")
 
 
@@ -49,11 +52,19 @@ def import_all(installed: Path) -> list[str]:
     for path in sorted(installed.rglob("*.py")):
         parts = path.relative_to(installed.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name in NEEDS_PYTEST and importlib.util.find_spec("pytest") is None:
+            continue
         try:
             importlib.import_module(name)
         except Exception as error:  # every kind of failure is a complaint
             found.append(f"{name} does not import: {error!r}")
     return found
+
+
+def entry_points() -> list[str]:
+    """Return the complaint if pytest would not find the plugin."""
+    found = importlib.metadata.entry_points(group=PLUGIN[0])
+    return [] if PLUGIN in {(item.group, item.name, item.value) for item in found} else ["pytest finds no plugin"]
 
 
 def main(source_folder: str) -> str | None:
@@ -62,7 +73,7 @@ def main(source_folder: str) -> str | None:
     if spec is None or spec.origin is None:
         return "django_jobs is not installed"
     installed = Path(spec.origin).parent
-    found = [*complaints(Path(source_folder).resolve(), installed.resolve()), *import_all(installed)]
+    found = [*complaints(Path(source_folder).resolve(), installed.resolve()), *import_all(installed), *entry_points()]
     if found:
         return "\n".join(found)
     print(f"{len(files_of(installed))} files, every module imports")

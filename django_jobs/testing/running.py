@@ -1,0 +1,177 @@
+"""What a worker does, one step at a time in the thread of the test: claim, run, take back, deliver."""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from django_jobs import clock
+from django_jobs.conf import get_settings
+from django_jobs.define import registry
+from django_jobs.domain.lanes import OPEN, kind_text
+from django_jobs.exceptions import KitError
+from django_jobs.models import Attempt, Job, Worker
+from django_jobs.outbox.destinations import is_local, known_destinations, routes
+from django_jobs.outbox.dispatcher import Dispatcher
+from django_jobs.outbox.publisher import Publisher
+from django_jobs.store.pauses import paused
+from django_jobs.store.subscriptions import announce
+from django_jobs.store.workers import WorkerRecord, register
+from django_jobs.testing.lending import lent
+from django_jobs.testing.reports import AttemptReport
+from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.claiming import Claimer
+from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.execute import execute
+from django_jobs.worker.sweep import Sweep
+
+TURNS = 1000  # of a dispatcher, for what is due at one moment
+WAITING = ("scheduled", "queued", "failed")
+
+
+def _claimer(using: str) -> Claimer:
+    """Return a child that has seen nothing yet: it looks again at everything, as the test's clock may have moved."""
+    return Claimer(
+        WorkerConfig(
+            worker_id=str(uuid.uuid4()),
+            name="test kit",
+            database=using,
+            queues=(),
+            threads=1,
+            processes=1,
+            grace=0,
+            poll=1,
+        )
+    )
+
+
+def run_due(using: str) -> AttemptReport | None:
+    """Claim the job that is first now and run its attempt to the end; None when no job can run.
+
+    Raises:
+        KitError: The end of the attempt could not be recorded.
+    """
+    with lent(using):
+        found = _claimer(using).take(1, 0)
+        for attempt in found:
+            contextvars.copy_context().run(execute, attempt)  # language and time zone of the test stay
+        return _report(found[0].attempt_id, using) if found else None
+
+
+def lose_due(using: str) -> RunningAttempt:
+    """Claim the job that is first now for a worker that dies before it begins.
+
+    Raises:
+        KitError: No job is due.
+    """
+    with lent(using):
+        claimer = _claimer(using)
+        found = claimer.take(1, 0)
+        if not found:
+            msg = "No job is due that could be lost."
+            raise KitError(msg)
+        register(
+            WorkerRecord(
+                worker_id=claimer.config.uuid,
+                name=claimer.config.name,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                queues=[],
+                job_types=[],
+                threads=1,
+                processes=1,
+                code_version="",
+            ),
+            using=using,
+        )
+        return found[0]
+
+
+def take_back(using: str) -> list[AttemptReport]:
+    """Take back what a worker would: attempts of silent workers, and those whose lease is over."""
+    with lent(using):
+        running = list(Attempt.objects.using(using).filter(outcome__isnull=True).values_list("pk", flat=True))
+        if not running:
+            return []
+        Sweep(using).go_on(lambda: True)
+        closed = (
+            Attempt.objects.using(using).filter(pk__in=running, outcome__isnull=False).order_by("finished_at", "pk")
+        )
+        return [_report(pk, using) for pk in closed.values_list("pk", flat=True)]
+
+
+def _report(attempt_id: uuid.UUID, using: str) -> AttemptReport:
+    attempt = Attempt.objects.using(using).select_related("job__payload").filter(pk=attempt_id).first()
+    if attempt is None:
+        msg = "The rows of a job are gone: its handler deleted them, or ended the transaction of the test."
+        raise KitError(msg)
+    if attempt.outcome is None:
+        msg = f"The end of {attempt} could not be recorded; the log of django_jobs.worker tells why."
+        raise KitError(msg)
+    return AttemptReport.of(attempt)
+
+
+def announce_routes(using: str) -> None:
+    """Tell the database where events go, as a worker does when it starts; publishing asks the database."""
+    if known := routes():
+        announce(known, using=using)
+
+
+def dispatch_due(using: str, publishers: Mapping[str, Publisher]) -> datetime | None:
+    """Deliver every event that is due to subscribers here and to ``publishers``; nothing is sent anywhere else.
+
+    Returns:
+        When a delivery becomes due next.
+
+    Raises:
+        KitError: Deliveries do not come to rest.
+    """
+    served = [name for name in known_destinations() if is_local(name) or name in publishers]
+    if not served:
+        return None
+    with lent(using):
+        dispatcher = Dispatcher(worker_id=uuid.uuid4(), using=using, publishers=publishers)
+        dispatcher.destinations = served
+        for _ in range(TURNS):
+            wait = dispatcher.turn()
+            if wait is None:
+                return None
+            if wait > 0:
+                return clock.now() + timedelta(seconds=wait)
+    msg = f"Deliveries to {', '.join(served)} did not come to rest in {TURNS} turns."
+    raise KitError(msg)
+
+
+def next_due(using: str) -> datetime | None:
+    """Return when a job of this code becomes due, or a lost attempt can be taken back; None when nothing waits."""
+    with lent(using):
+        moments = [_next_job(using), _next_loss(using)]
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _next_job(using: str) -> datetime | None:
+    held = paused(using=using)
+    kinds = {
+        kind
+        for name, definition in registry.definitions()
+        if held.allows(kind := kind_text(name, definition.options.version))
+    }
+    waiting = Job.objects.using(using).filter(state__in=WAITING, lane=OPEN, available_at__gt=clock.now())
+    for job in waiting.exclude(queue_name__in=held.queues).order_by("available_at", "pk").iterator():
+        if kind_text(job.job_type, job.payload_version) in kinds:
+            return job.available_at
+    return None
+
+
+def _next_loss(using: str) -> datetime | None:
+    rules = get_settings()
+    moments = []
+    for job in Job.objects.using(using).filter(state="running"):
+        over = (job.lease_expires_at or clock.now()) + rules.expired_patience + timedelta(microseconds=1)
+        worker = Worker.objects.using(using).filter(pk=job.lease_owner or uuid.UUID(int=0)).first()
+        moments.append(min(over, worker.heartbeat_at + rules.silent_after) if worker else clock.now())
+    return min(moments, default=None)
