@@ -23,6 +23,7 @@ from tests import process
 from tests.architecture.sources import PACKAGE, Source, sources
 
 MUTABLE = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp, ast.Call)
+FAR_AHEAD = 2**42  # milliseconds: in the year 2109
 STATELESS_CALLS = {"getLogger", "Lock", "TypeVar"}
 
 
@@ -58,6 +59,10 @@ MOVES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "chores": (
         lambda: process.chores.register(process.chores.Chore(name="tests", is_due=bool, turn=declare)),  # type: ignore[arg-type]
         lambda: set(process.chores._chores),
+    ),
+    "ids of the future": (
+        lambda: process.ids._generator.next(FAR_AHEAD),
+        lambda: process.ids._generator._millisecond >= FAR_AHEAD,
     ),
     "kept connections": (lambda: keep_connections("default"), lambda: repr(connections.settings["default"])),
 }

@@ -32,8 +32,10 @@ def charged(provider, make_order: MakeOrder, run_next: RunNext) -> SideEffect:
 
 
 def test_charge_is_refunded_once_by_a_job_of_its_own(provider, charged: SideEffect, run_next: RunNext) -> None:
-    """A decision, a job, a refund at the provider; the original job and its effect are what they were."""
+    """A decision, a job, a refund at the provider; of the original job and its effect only the revisions rise."""
     before = [Job.objects.values().get(pk=charged.job_id), SideEffect.objects.values().get(pk=charged.pk)]
+    for row in before:
+        row["revision"] += 1  # so that decisions made on an older look are refused
 
     done = compensate(charged.pk)
     job = run_next()
