@@ -1,4 +1,7 @@
-"""Fail unless a JUnit report shows tests, all of them run: ``python check_junit.py REPORT``."""
+"""Fail unless a JUnit report shows tests, all of them run: ``python check_junit.py REPORT``.
+
+Whether they passed is judged by the step that ran them, which may run again what failed.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,9 @@ def main(report: str) -> str | None:
     skipped = Counter(
         f"{skip.get('type', '')}: {skip.get('message', '')}" for case in cases for skip in case.iter("skipped")
     )
-    bad = [case.get("name") for case in cases if case.find("failure") is not None or case.find("error") is not None]
-    if skipped or bad:
+    if skipped:
         reasons = "\n".join(f"  {count} × {reason}" for reason, count in sorted(skipped.items()))
-        return f"{skipped.total()} of {len(cases)} tests did not run, {len(bad)} failed:\n{reasons}"
+        return f"{skipped.total()} of {len(cases)} tests did not run:\n{reasons}"
     print(f"{len(cases)} tests, none skipped")
     return None
 
