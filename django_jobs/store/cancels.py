@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connections
 from django.db.models import Exists, F, OuterRef
 
-from django_jobs import telemetry
+from django_jobs import faults, telemetry
 from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import DeadReason, EffectState, JobState
@@ -68,7 +68,12 @@ def _under_lock(name: str, params: dict[str, Any], using: str) -> list[Row]:
             applied = compensates and _may_be_taken_back(params["job_id"], using)
             return run(name, {**params, "applied": applied}, using=using)
 
-    return both() if connections[using].in_atomic_block else run_again(both)
+    if connections[using].in_atomic_block:
+        return both()
+    rows = run_again(both)
+    if rows:
+        faults.reached("cancel.after_commit", using=using)
+    return rows
 
 
 def _hold(job_id: uuid.UUID, using: str) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 from django.db import connections, transaction
 
-from django_jobs import clock, telemetry
+from django_jobs import clock, faults, telemetry
 from django_jobs.exceptions import CommitLostError, JobsError, LeaseLostError
 from django_jobs.store.completion import finished_step, read_back
 from django_jobs.worker import hygiene
@@ -45,6 +45,7 @@ def one_transaction(attempt: RunningAttempt, *, operation: str, step: str | None
         _note_long(attempt, operation, clock.boot_seconds() - began)
     if step is None:
         attempt.completed = True
+        faults.reached("finish.after_commit", using=attempt.using)
         tell_end(attempt, SUCCEEDED)
 
 

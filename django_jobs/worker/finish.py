@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from django.db import transaction
 
+from django_jobs import faults
 from django_jobs.domain.errors import ErrorRecord, classify, wish
 from django_jobs.domain.poison import cleared
 from django_jobs.domain.retry import (
@@ -95,6 +96,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
             succeed(attempt, result=result, budget=budget)
 
     settled(attempt, action)
+    faults.reached("finish.after_commit", using=attempt.using)
     tell_end(attempt, SUCCEEDED)
 
 
