@@ -21,7 +21,7 @@ from django_jobs.define import registry
 from django_jobs.define.definition import type_hints
 from django_jobs.effects.adapter import declared_effects
 from django_jobs.exceptions import DefinitionError
-from django_jobs.faults.plan import refusal
+from django_jobs.faults.arming import refusal
 
 TAG = "django_jobs"
 OLDEST_SQLITE = (3, 37)

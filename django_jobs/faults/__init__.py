@@ -58,7 +58,7 @@ def armed(point: str, action: Callable[[str], object], *, nth: int = 1) -> Itera
     Raises:
         ValueError: The table has no such point.
     """
-    from django_jobs.faults.plan import Counted
+    from django_jobs.faults.arming import Counted
 
     counted = Counted(checked(point), action, nth=nth)
     with _planned(counted):

@@ -68,7 +68,7 @@ def lose_reply(using: str) -> None:
         msg = "A test lost the reply to this."
         raise OperationalError(msg)
 
-    connection.execute_wrappers.append(lost_statement)
+    connection.execute_wrappers.insert(0, lost_statement)  # whoever adds one for a block takes the last one away
     commit = raw.commit
     raw.commit = lambda: lose(commit)
 

@@ -31,10 +31,10 @@ POINTS: dict[str, str] = {
     "fail.after_update": "a failure is recorded in a transaction that is still open: a cancel is known, or on SQLite",
     "fail.after_commit": "a failure is recorded for good; nobody was told",
     "release.before": "an attempt is about to be given back",
-    "release.after_update": "an attempt is given back in a transaction that is still open: a cancel is known, or SQLite",
+    "release.after_update": "an attempt is given back in a transaction that is still open: a cancel is known",
     "release.after_commit": "an attempt was given back for good",
     "reap.after_select": "a lost attempt was found; it is about to be taken back",
-    "reap.after_update": "a lost attempt is taken back in a transaction that is still open: on SQLite",
+    "reap.after_update": "a lost attempt is taken back in a transaction that is still open",
     "reap.after_commit": "a lost attempt was taken back for good",
     "promote.before": "something is due; jobs are about to be made ready",
     "promote.after_commit": "jobs are ready",
@@ -51,7 +51,7 @@ class Around(NamedTuple):
     """The points around one statement of the store."""
 
     before: str
-    after_commit: str
+    after_commit: str  # empty: whoever runs it tells, because it is always inside a transaction
     after_update: str = ""  # empty: it is never inside a transaction
 
 
@@ -68,7 +68,7 @@ STATEMENTS: dict[str, Around] = {
     "fail": _FAIL,
     "dead_letter": _FAIL,
     "release": Around("release.before", "release.after_commit", "release.after_update"),
-    "rescue": Around("reap.after_select", "reap.after_commit", "reap.after_update"),
+    "rescue": Around("reap.after_select", "", "reap.after_update"),
     "promote": Around("promote.before", "promote.after_commit"),
     "cancel": _CANCEL,
     "cancel_running": _CANCEL,

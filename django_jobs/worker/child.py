@@ -205,7 +205,7 @@ def _follow_orders(link: ChildEnd, child: Child) -> None:
 
 def _load(config: WorkerConfig, link: ChildEnd) -> Child:
     django.setup()
-    from django_jobs.faults.plan import arm_from_environment
+    from django_jobs.faults.arming import arm_from_environment
     from django_jobs.worker.connection import keep_connections
 
     arm_from_environment(supervisor=os.getppid())

@@ -91,7 +91,7 @@ def _settle(attempt: RunningAttempt, error: BaseException, *, operation: str, st
     if was_refused(error):
         raise error
     is_lost = isinstance(error, LOST)
-    if is_lost:
+    if is_lost or hygiene.has_transaction(connections[attempt.using]):  # inside it, the success would seem committed
         drop(attempt.using)
     if not _happened(attempt, step):
         if not is_lost:

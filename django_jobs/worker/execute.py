@@ -18,6 +18,7 @@ from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
 from django_jobs.masking import described
 from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import note_refusal, succeed
+from django_jobs.store.completion import read_back
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
@@ -92,7 +93,9 @@ def _note_lost(attempt: RunningAttempt, error: LeaseLostError) -> None:
         return
     try:
         clean(attempt.using)
-        patiently(attempt, lambda: note_refusal(attempt, error.operation or "finish"))
+        # An error of our own between the recorded end and here asks for a second end: that was not too late.
+        if attempt.revoked or patiently(attempt, lambda: read_back(attempt)).outcome in (None, "lost"):
+            patiently(attempt, lambda: note_refusal(attempt, error.operation or "finish"))
     except Exception:
         logger.exception("The refusal of attempt %s of job %s could not be noted", attempt.number, attempt.job_id)
 

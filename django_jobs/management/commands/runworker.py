@@ -15,7 +15,7 @@ from django.db import connections, router
 from django_jobs.conf import get_settings
 from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import HeartbeatFileError
-from django_jobs.faults.plan import arm_from_environment
+from django_jobs.faults.arming import arm_from_environment
 from django_jobs.management import reload
 from django_jobs.models import Job
 from django_jobs.operate.replay_runner import REPLAYS

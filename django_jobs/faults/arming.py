@@ -24,8 +24,8 @@ _FROM_FILE = "@"
 class Fault:
     """One fault: ``kind`` at the ``nth`` time that a process comes to ``point``.
 
-    ``marker`` is a file that it makes when it fires. It never fires again while that is there: not in a process that takes
-    the place of the one that it ended, and not in another one that came to the same point.
+    ``marker`` is a file that it makes when it fires. It never fires again while that is there: not in a process that
+    takes the place of the one that it ended, and not in another one that came to the same point.
     """
 
     point: str
@@ -143,7 +143,7 @@ def arm_from_environment(*, supervisor: int, environment: Mapping[str, str] = os
 
 
 def refusal(environment: Mapping[str, str] = os.environ) -> str:
-    """Say why a fault that the environment names must not be armed here, in plain English; empty if none is, or it may."""
+    """Say in plain English why the fault in the environment must not be armed here; empty if it may, or none is."""
     if not environment.get(VARIABLE) or settings.DEBUG or is_test_run(environment):
         return ""
     return (
@@ -157,4 +157,4 @@ def is_test_run(environment: Mapping[str, str] = os.environ) -> bool:
     if "PYTEST_CURRENT_TEST" in environment:
         return True
     tests = sys.modules.get("django.test.utils")  # imported by tests, not here: it brings a test client along
-    return tests is not None and hasattr(tests._TestState, "saved_data")
+    return tests is not None and hasattr(tests._TestState, "saved_data")  # noqa: SLF001
