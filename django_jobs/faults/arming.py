@@ -40,10 +40,10 @@ class Fault:
         Raises:
             ValueError: It is no JSON object with point, kind, marker and perhaps nth, or names what does not exist.
         """
-        given = json.loads(text)
         try:
+            given = json.loads(text)
             fault = cls(**given)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             msg = f"{VARIABLE} takes a JSON object with point, kind, marker and perhaps nth: {error}."
             raise ValueError(msg) from None
         faults.checked(fault.point)

@@ -57,8 +57,11 @@ def lose_reply(using: str) -> None:
     connection = _opened(using)
     raw: Any = connection.connection
 
-    def lost_statement(execute: Callable[..., Any], *arguments: Any) -> None:
-        lose(lambda: execute(*arguments))
+    def lost_statement(execute: Callable[..., Any], *arguments: Any) -> Any:
+        if connection.connection is raw:
+            lose(lambda: execute(*arguments))
+        connection.execute_wrappers.remove(lost_statement)  # it was replaced before anything was sent
+        return execute(*arguments)
 
     def lose(action: Callable[[], object]) -> NoReturn:
         connection.execute_wrappers.remove(lost_statement)

@@ -8,8 +8,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from django.db import transaction
-
 from django_jobs import faults
 from django_jobs.domain.errors import ErrorRecord, classify, wish
 from django_jobs.domain.poison import cleared
@@ -35,6 +33,7 @@ from django_jobs.exceptions import (
 from django_jobs.masking import described
 from django_jobs.store import Failure, cancel_running, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.adoptions import recheck_adopted
+from django_jobs.store.brief import briefly
 from django_jobs.store.completion import read_back
 from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
@@ -91,7 +90,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
         return
 
     def action() -> None:
-        with transaction.atomic(using=attempt.using):
+        with briefly(attempt.using):
             recheck_adopted(attempt)
             succeed(attempt, result=result, budget=budget)
 
@@ -124,7 +123,7 @@ def _leaving(attempt: RunningAttempt, ending: Callable[[], T]) -> T:
     """Run an ending that leaves the job waiting; a known request to cancel it is heeded before anybody can claim it."""
     if not attempt.cancel_requested:
         return ending()
-    with transaction.atomic(using=attempt.using):
+    with briefly(attempt.using):
         return ending()
 
 

@@ -145,3 +145,8 @@ def outstays(context: JobContext, n: int) -> None:
         take(60)
     with context.complete():
         insert_row(n)
+
+
+@job(type="crash.keyed", key="n:{n}")
+def keyed(n: int) -> None:
+    """What a producer may enqueue twice."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,16 +14,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from django_jobs.faults.arming import VARIABLE, Fault
-from django_jobs.models import Attempt, Job
+from django_jobs.models import Attempt, Compensation, Job, SideEffect
 from django_jobs.operate.verify import verify
 from tests.acceptance.conftest import MakeWorker, count_rows
 from tests.acceptance.workers import QUICK, Witness, WorkerProcess, wait_for
 from tests.crash import handlers
 from tests.crash.cells import LATE, Cell
+from tests.factories_compensation import compensate
 
 FIRES_WITHIN = 15.0  # seconds
-ENDS_WITHIN = 30.0
+ENDS_WITHIN = 60.0  # a compensation has the default delays between attempts
 DONE = {"succeeded", "cancelled", "dead_lettered"}
 QUEUES = {"narrow": {"limit": 4}}
 
@@ -38,6 +42,7 @@ class Matrix:
     threads: int = 1
     processes: int = 1
     short_lease: bool = False
+    grace: int = 2
     ran: list[Cell] = field(default_factory=list)
     left_out: list[Cell] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -69,9 +74,21 @@ class Matrix:
         outcome = "FAILED" if str(cell) in self.failed else "ok"
         print(f"  {outcome:6} {time.monotonic() - began:5.1f} s  {cell} -> {cell.code}", flush=True)
 
+    def report(self, *, least: int) -> None:
+        """Print what was run, and fail with what did not go as the table says, or if less was run than is recorded."""
+        print(f"{len(self.ran)} cells run, {len(self.left_out)} not applicable, {len(self.failed)} failed")
+        for cell in self.left_out:
+            print(f"  not applicable: {cell}: {cell.why_not}")
+        if self.failed:
+            pytest.fail("\n\n".join(f"{name}: {why}" for name, why in self.failed.items()), pytrace=False)
+        assert len(self.ran) >= least, f"{len(self.ran)} cells ran, {least} are recorded"
+
     def _run(self, cell: Cell, n: int) -> None:
         marker = self.folder / f"fired{n}.json"
         job_id = self._arm_and_enqueue(cell, n, marker)
+        if cell.scenario.stops:
+            wait_for(lambda: self.witness.lines("start", n=n), seconds=FIRES_WITHIN, what="the handler")
+            self._running[0].term()
         wait_for(marker.exists, seconds=FIRES_WITHIN, what="the fault to fire")
         fired = json.loads(marker.read_text())
         if cell.kind == "term":
@@ -79,7 +96,8 @@ class Matrix:
             self._keep_running()
         wait_for(lambda: self._is_done(job_id), seconds=ENDS_WITHIN, what="the end of the job")
         if cell.kind == "freeze":
-            os.kill(fired["pid"], signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # a worker that stops has killed it
+                os.kill(fired["pid"], signal.SIGCONT)
         self._judge(cell, job_id, n)
 
     def _arm_and_enqueue(self, cell: Cell, n: int, marker: Path) -> Any:
@@ -102,6 +120,7 @@ class Matrix:
         assert found == cell.scenario.attempts(cell.code), f"expected {cell.scenario.attempts(cell.code)}: {story}"
         assert count_rows()[n] == cell.scenario.row, f"{count_rows()[n]} business rows"
         assert len(self.witness.lines("applied", n=n)) == cell.scenario.effects, "effects of the provider"
+        assert len(self.witness.lines("applied", n=-n)) == cell.scenario.returns, "effects that were taken back"
         if cell.code == LATE:
             wait_for(lambda: self._was_refused(job_id), seconds=10, what="the refusal")
         else:
@@ -124,7 +143,12 @@ class Matrix:
             VARIABLE: f"@{self._file}",
             **({"CRASH_SHORT_LEASE": "1"} if self.short_lease else {}),
         }
-        return self.make_worker(threads=self.threads, processes=self.processes, times=dict(QUICK), env=env)
+        return self.make_worker(
+            threads=self.threads,
+            processes=self.processes,
+            times={**QUICK, "JOBS_GRACE": str(self.grace), "JOBS_MAX_CALL": "1"},
+            env=env,
+        )
 
     def _stopped(self) -> WorkerProcess:
         """Return the worker that was asked to stop; with several, the one that ends."""
@@ -146,7 +170,16 @@ def _now(name: str) -> Callable[[int], Any]:
     return lambda n: getattr(handlers, name).enqueue(n=n).id
 
 
+def _compensated(n: int) -> Any:
+    """Let a job pay; return the job that takes it back."""
+    paid = handlers.paying.enqueue(n=n).id
+    wait_for(lambda: Job.objects.filter(pk=paid, state="succeeded").exists(), seconds=ENDS_WITHIN, what="the payment")
+    compensate(SideEffect.objects.get(job_id=paid).pk)
+    return Compensation.objects.get(original_job_id=paid).job_id
+
+
 ENQUEUE: dict[str, Callable[[int], Any]] = {
+    "compensating": _compensated,
     "due": lambda n: handlers.row.using(run_after=timedelta(seconds=0.3)).enqueue(n=n).id,
 }
 
@@ -161,5 +194,3 @@ def _story(job_id: Any) -> str:
     told = Attempt.objects.filter(job_id=job_id).order_by("number")
     attempts = [(a.number, a.outcome, a.error_type, a.message[:100], a.loss_cause, a.refused_count) for a in told]
     return f"{job.state} {attempts}"
-
-
