@@ -1,7 +1,7 @@
 """The only writer of effects, sends, reconciliations and adoptions.
 
-An intent is a decision and needs the ownership of the job; evidence (what a provider answered) needs none and is taken
-from a stale worker too. Locks are taken in one order: job, effect, send.
+An intent is a decision and needs the ownership of the job; evidence (what a provider answered) needs none: a stale
+worker's is taken too. Locks are taken in one order: job, effect, send.
 """
 
 from __future__ import annotations

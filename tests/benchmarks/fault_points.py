@@ -40,8 +40,14 @@ def _run(jobs: int) -> None:
     from django_jobs.worker.execute import execute
 
     config = WorkerConfig(
-        **{"worker_id": str(uuid.uuid4()), "name": "benchmark", "database": "default", "queues": ()},
-        **{"threads": 1, "processes": 1, "grace": 5, "poll": 1},
+        worker_id=str(uuid.uuid4()),
+        name="benchmark",
+        database="default",
+        queues=(),
+        threads=1,
+        processes=1,
+        grace=5,
+        poll=1,
     )
     claimer = Claimer(config)
     done = 0
