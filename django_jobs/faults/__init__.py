@@ -1,8 +1,8 @@
 """Fault points: named moments at which a test ends, stops or disturbs this process. Outside of tests none is armed.
 
 This room has the table of names (:mod:`django_jobs.faults.points`), what can happen there
-(:mod:`django_jobs.faults.kinds`) and how that is armed. Other rooms call ``reached()`` with a name, which is one look at
-a module's attribute as long as nothing is armed.
+(:mod:`django_jobs.faults.kinds`) and how that is armed. Other rooms call ``reached()`` with a name, which is one look
+at a module attribute as long as nothing is armed.
 """
 
 from __future__ import annotations

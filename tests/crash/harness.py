@@ -47,6 +47,7 @@ class Matrix:
     left_out: list[Cell] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     _limits: bool = False
+    _stops: bool = False  # then there is one worker, which kills its frozen child by itself
     _running: list[WorkerProcess] = field(default_factory=list)
     _numbers: Any = field(default_factory=lambda: count(1))
 
@@ -60,9 +61,9 @@ class Matrix:
             self.left_out.append(cell)
             return
         n = next(self._numbers)
-        if self._limits != cell.scenario.limits:
+        if (self._limits, self._stops) != (cell.scenario.limits, cell.scenario.stops):
             self._start_anew()
-            self._limits = cell.scenario.limits
+            self._limits, self._stops = cell.scenario.limits, cell.scenario.stops
         self._keep_running()
         began = time.monotonic()
         try:
@@ -133,7 +134,7 @@ class Matrix:
 
     def _keep_running(self) -> None:
         self._running = [worker for worker in self._running if worker.is_running()]
-        while len(self._running) < self.workers:
+        while len(self._running) < (1 if self._stops else self.workers):
             self._running.append(self._make().start().wait_ready())
 
     def _make(self) -> WorkerProcess:
@@ -141,7 +142,7 @@ class Matrix:
             "JOBS_IMPORTS": "tests.acceptance.handlers,tests.crash.handlers",
             "JOBS_QUEUES": json.dumps(QUEUES if self._limits else {}),
             VARIABLE: f"@{self._file}",
-            **({"CRASH_SHORT_LEASE": "1"} if self.short_lease else {}),
+            **({"CRASH_SHORT_LEASE": "1"} if self.short_lease and not self._stops else {}),
         }
         return self.make_worker(
             threads=self.threads,
