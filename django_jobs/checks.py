@@ -21,6 +21,7 @@ from django_jobs.define import registry
 from django_jobs.define.definition import type_hints
 from django_jobs.effects.adapter import declared_effects
 from django_jobs.exceptions import DefinitionError
+from django_jobs.faults.arming import refusal
 
 TAG = "django_jobs"
 OLDEST_SQLITE = (3, 37)
@@ -32,6 +33,7 @@ def register() -> None:
     """Make the checks known to Django; called once, when the app is ready."""
     for check in (
         check_settings,
+        check_faults,
         check_registry,
         check_routes,
         check_publishers,
@@ -56,6 +58,12 @@ def check_settings(**_: object) -> list[CheckMessage]:
 
 def _setting_problems() -> list[str]:
     return problems(getattr(settings, "DJANGO_JOBS", {}))
+
+
+def check_faults(**_: object) -> list[CheckMessage]:
+    """E002: the environment of a real site asks for a fault."""
+    hint = "Take DJANGO_JOBS_FAULT out of the environment; it is for tests of crashes."
+    return [Error(why, hint=hint, id="django_jobs.E002") for why in [refusal()] if why]
 
 
 def check_registry(**_: object) -> list[CheckMessage]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import connections
 
-from django_jobs import clock, telemetry
+from django_jobs import clock, faults, telemetry
 from django_jobs.define import events, registry
 from django_jobs.domain import ids
 from django_jobs.effects import adapter
@@ -38,6 +38,7 @@ CONTAINERS: tuple[Any, ...] = (
 )
 ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (clock, "_source"),
+    (faults, "plan"),
     (statements, "_prepare"),
     (backpressure._samples, "_taken"),
     (failures, "_told"),

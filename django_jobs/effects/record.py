@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol, cast
 
-from django_jobs import clock, telemetry
+from django_jobs import clock, faults, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.effects import (
@@ -197,6 +197,7 @@ class Performance:
             self.ends_at = clock.boot_seconds() + self.intent.call.total_seconds()  # read before anything is sent
             if no_time is None:
                 self.attempt.open_call_until = self.ends_at
+            faults.reached("effect.before_intent", using=self.attempt.using)
             intended = self._intend(sending=no_time is None)
             decision = intended.decision
             if no_time is not None and (decision.may_send or decision.action is Action.RECONCILE):
@@ -242,13 +243,16 @@ class Performance:
         )
 
     def _send(self, intended: Intended) -> Confirmed:
+        faults.reached("effect.after_intent", using=self.attempt.using)
         outcome = self._request(self._call(intended))
+        faults.reached("effect.after_call", using=self.attempt.using)
         outcome = self._normal(outcome)
         recorded = patiently(
             lambda: record(self.attempt, self.intent.send_id, outcome),
             using=self.attempt.using,
             limit=EVIDENCE_PATIENCE,
         )
+        faults.reached("effect.after_confirm", using=self.attempt.using)
         return self._after(outcome, recorded)
 
     def _request(self, call: EffectCall) -> Outcome:
@@ -297,12 +301,15 @@ class Performance:
         return self._settled(self._intend(sending=False), reason, wish=wish)
 
     def _reconcile(self, intended: Intended) -> Confirmed | None:
+        faults.reached("reconcile.before", using=self.attempt.using)
         found = self._ask(intended)
+        faults.reached("reconcile.after_answer", using=self.attempt.using)
         after = patiently(
             lambda: answered(self.attempt, intended, self.intent, found, policy=self.policy),
             using=self.attempt.using,
             limit=EVIDENCE_PATIENCE,
         )
+        faults.reached("reconcile.after_commit", using=self.attempt.using)
         if after.meaning is Meaning.REJECTED:
             raise EffectRejected(after.why)
         if after.meaning is Meaning.WAIT:

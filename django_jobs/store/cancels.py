@@ -14,16 +14,17 @@ from typing import Any
 from django.db import connections
 from django.db.models import Exists, F, OuterRef
 
-from django_jobs import telemetry
+from django_jobs import faults, telemetry
 from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import DeadReason, EffectState, JobState
 from django_jobs.models import CancelRequest, Job
 from django_jobs.models.job import WAITING
+from django_jobs.store.brief import briefly
 from django_jobs.store.compensations import hold_taking_back
 from django_jobs.store.contention import run_again
 from django_jobs.store.leases import Held, groups_of, refused, told_of
-from django_jobs.store.statements import Row, joined, run
+from django_jobs.store.statements import Row, run
 from django_jobs.store.times import read_now
 
 _APPLIED = (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS, EffectState.SUCCEEDED)
@@ -63,12 +64,17 @@ def cancel_running(held: Held, *, message: str, budget: timedelta) -> JobState:
 
 def _under_lock(name: str, params: dict[str, Any], using: str) -> list[Row]:
     def both() -> list[Row]:
-        with joined(using):
+        with briefly(using):
             compensates = _hold(params["job_id"], using) == COMPENSATION_TYPE
             applied = compensates and _may_be_taken_back(params["job_id"], using)
             return run(name, {**params, "applied": applied}, using=using)
 
-    return both() if connections[using].in_atomic_block else run_again(both)
+    if connections[using].in_atomic_block:
+        return both()
+    rows = run_again(both)
+    if rows:
+        faults.reached("cancel.after_commit", using=using)
+    return rows
 
 
 def _hold(job_id: uuid.UUID, using: str) -> str | None:
@@ -121,7 +127,7 @@ def heed_request(job_id: uuid.UUID, *, using: str) -> JobState | None:
         return None
 
     def both() -> JobState | None:
-        with joined(using):
+        with briefly(using):
             _hold(job_id, using)
             mine = CancelRequest.objects.filter(job_id=OuterRef("pk"), generation=OuterRef("generation"))
             asked = Job.objects.using(using).filter(Exists(mine), pk=job_id, state__in=WAITING)

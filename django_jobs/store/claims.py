@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import OperationalError, connections
 
-from django_jobs import telemetry
+from django_jobs import faults, telemetry
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import Alone
 from django_jobs.models import Job
@@ -138,12 +138,20 @@ def _claim_within_limits(request: ClaimRequest, using: str) -> list[Row]:
         return _claim_now(request, {}, using)
     try:
         with locked(limits, using=using):
-            return _claim_now(request, limits, using)
+            rows = _claim_now(request, limits, using)
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
             raise
+    else:
+        return _committed(rows, using)
     free = [name for name in request.queues if name not in limits]
     return _claim_now(replace(request, queues=free), {}, using)
+
+
+def _committed(rows: list[Row], using: str) -> list[Row]:
+    if rows and not connections[using].in_atomic_block:
+        faults.reached("claim.after_commit", using=using)
+    return rows
 
 
 def _claim_now(request: ClaimRequest, limits: Mapping[str, int], using: str) -> list[Row]:
@@ -237,7 +245,7 @@ def _claim_each(request: ClaimRequest, limits: Mapping[str, int], using: str) ->
             if not found:
                 break
             rows += found
-    return rows
+    return _committed(rows, using)
 
 
 def _something_waits(request: ClaimRequest, using: str) -> bool:

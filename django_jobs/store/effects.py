@@ -1,7 +1,7 @@
 """The only writer of effects, sends, reconciliations and adoptions.
 
-An intent is a decision and needs the ownership of the job; evidence (what a provider answered) needs none and is taken
-from a stale worker too. Locks are taken in one order: job, effect, send.
+An intent is a decision and needs the ownership of the job; evidence (what a provider answered) needs none: a stale
+worker's is taken too. Locks are taken in one order: job, effect, send.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from django_jobs.exceptions import EffectTooLateError, JobCancelled
 from django_jobs.models import CancelRequest, Job, Send, SideEffect
 from django_jobs.models import Reconciliation as ReconciliationRow
 from django_jobs.store.adoptions import keep_adoption
+from django_jobs.store.brief import briefly
 from django_jobs.store.completion import lock_for_completion
 from django_jobs.store.effect_rows import (
     ABANDONED,
@@ -329,7 +330,7 @@ def record(held: Held, send_id: uuid.UUID, outcome: Outcome) -> Recorded:
     A permanent rejection that says by itself ``key_is_burnt=True`` settles the unclear sends with the same key too; one
     that says nothing about the key is judged by what was promised when the row's request was first sent.
     """
-    with transaction.atomic(using=held.using):
+    with briefly(held.using):
         effect_id = Send.objects.using(held.using).values_list("effect_id", flat=True).get(pk=send_id)
         effect = SideEffect.objects.using(held.using).select_for_update(no_key=True).get(pk=effect_id)
         sends = sends_of(effect)
@@ -414,7 +415,7 @@ def answered(
 
     ``intended.facts.now`` is taken as the time of the question: it was read before the provider was asked.
     """
-    with transaction.atomic(using=held.using):
+    with briefly(held.using):
         rows = SideEffect.objects.using(held.using).select_for_update(no_key=True)
         effect = rows.get(pk=intended.effect_id)
         sends, now = sends_of(effect), read_now(held.using)

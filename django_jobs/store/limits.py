@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from django.db import connections, transaction
 
 from django_jobs.conf import get_settings
+from django_jobs.store.brief import IDLE
 from django_jobs.store.statements import run
 
 LOCK_SPACE = 0x646A6F62  # "djob": keeps our advisory locks apart from those of others
@@ -49,9 +50,10 @@ def locked(queues: Collection[str], *, using: str) -> Iterator[None]:
                 if begins:
                     cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 cursor.execute(
-                    "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s, k)"
+                    "SELECT set_config('lock_timeout', %s, true),"
+                    " set_config('idle_in_transaction_session_timeout', %s, true), pg_advisory_xact_lock(%s, k)"
                     " FROM unnest(%s::int[]) AS k",
-                    [str(LOCK_PATIENCE), LOCK_SPACE, keys],
+                    [str(LOCK_PATIENCE), str(IDLE), LOCK_SPACE, keys],
                 )
         yield
 

@@ -15,7 +15,7 @@ from django.apps import apps
 from django.db import connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_jobs import clock
+from django_jobs import clock, faults
 from django_jobs.models.fields import InstantField, as_instant, from_text, to_text
 from django_jobs.store.contention import run_again
 
@@ -46,18 +46,36 @@ def run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
     several in one transaction: when the first one has a RETURNING clause and returns nothing, its guard failed and the
     rest is not run.
     """
+    if faults.plan is None:
+        return _run(name, params, using=using)
+    faults.before(name, using=using)
+    rows = _run(name, params, using=using)
+    if rows and not connections[using].in_atomic_block:
+        faults.after(name, using=using, committed=True)
+    return rows
+
+
+def _run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
     connection = connections[using]
     statements = load(connection.vendor, name)
     if connection.vendor == "postgresql":
         given = {"now": clock.injected(), **params}
         if connection.in_atomic_block:
-            return _execute(connection, statements[0], given)
+            return _inside(name, _execute(connection, statements[0], given), using)
         return run_again(lambda: _execute(connection, statements[0], given))
     _prepare_sqlite(connection)
     if len(statements) == 1:
-        return _execute(connection, statements[0], _for_sqlite(params))
+        rows = _execute(connection, statements[0], _for_sqlite(params))
+        return _inside(name, rows, using) if connection.in_atomic_block else rows
     with joined(using):  # the time is read inside: the wait for the write lock may be long
-        return _run_in_turn(connection, statements, _for_sqlite(params))
+        return _inside(name, _run_in_turn(connection, statements, _for_sqlite(params)), using)
+
+
+def _inside(name: str, rows: list[Row], using: str) -> list[Row]:
+    """Tell, if a fault is armed, that a statement changed rows in a transaction that is still open."""
+    if rows and faults.plan is not None:
+        faults.after(name, using=using, committed=False)
+    return rows
 
 
 def _for_sqlite(params: Mapping[str, Any]) -> dict[str, Any]:

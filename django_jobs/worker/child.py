@@ -205,8 +205,10 @@ def _follow_orders(link: ChildEnd, child: Child) -> None:
 
 def _load(config: WorkerConfig, link: ChildEnd) -> Child:
     django.setup()
+    from django_jobs.faults.arming import arm_from_environment
     from django_jobs.worker.connection import keep_connections
 
+    arm_from_environment(supervisor=os.getppid())
     keep_connections(config.database)
     return Child(config, link.tell)
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 from django.db import connections, transaction
 
-from django_jobs import clock, telemetry
+from django_jobs import clock, faults, telemetry
 from django_jobs.exceptions import CommitLostError, JobsError, LeaseLostError
 from django_jobs.store.completion import finished_step, read_back
 from django_jobs.worker import hygiene
@@ -45,6 +45,7 @@ def one_transaction(attempt: RunningAttempt, *, operation: str, step: str | None
         _note_long(attempt, operation, clock.boot_seconds() - began)
     if step is None:
         attempt.completed = True
+        faults.reached("finish.after_commit", using=attempt.using)
         tell_end(attempt, SUCCEEDED)
 
 
@@ -90,7 +91,7 @@ def _settle(attempt: RunningAttempt, error: BaseException, *, operation: str, st
     if was_refused(error):
         raise error
     is_lost = isinstance(error, LOST)
-    if is_lost:
+    if is_lost or hygiene.has_transaction(connections[attempt.using]):  # inside it, the success would seem committed
         drop(attempt.using)
     if not _happened(attempt, step):
         if not is_lost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from django_jobs import faults
 from django_jobs.domain.compensation import COMPENSATION_EFFECT, Agreed, taken_back_key
 from django_jobs.domain.states import CompensationOutcome, EffectState
 from django_jobs.effects.compensation import TakingBack, taking_back_of
@@ -26,11 +27,14 @@ def take_back(context: JobContext, effect_id: uuid.UUID, *, agreed: Agreed | Non
             than was agreed to; this attempt sent nothing.
     """
     row = _decided(context, effect_id)
+    faults.reached("compensate.before", using=context.database)
     result: dict[str, object] = {"effect_id": str(effect_id), "job_id": str(row.original_job_id)}
     if agreed is not None:
         result["ref"] = _sent(context, SideEffect.objects.using(context.database).get(pk=effect_id), agreed)
+    faults.reached("compensate.after_call", using=context.database)
     with context.complete() as done:
         result["resolved"] = succeed_for(context.job_id, using=context.database)
+        faults.reached("compensate.after_update", using=context.database)
         done.result = result
 
 

@@ -259,8 +259,9 @@ def bounded(using: str, limit: timedelta) -> Iterator[None]:
             if outermost:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute(
-                "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true)",
-                [milliseconds, milliseconds],
+                "SELECT set_config('statement_timeout', %s, true), set_config('lock_timeout', %s, true),"
+                " set_config('idle_in_transaction_session_timeout', %s, true)",
+                [milliseconds, milliseconds, milliseconds],
             )
         yield
 

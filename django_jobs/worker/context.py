@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from django.db import connections
 
-from django_jobs import clock
+from django_jobs import clock, faults
 from django_jobs.conf import get_settings
 from django_jobs.domain.identity import canonical, check_name
 from django_jobs.domain.lease import may_renew
@@ -196,6 +196,7 @@ class JobContext:
             msg = f"The total of progress() is a whole number from 0 on, or None, not {total!r}."
             raise DefinitionError(msg)
         attempt = self._attempt
+        faults.reached("handler.progress", using=attempt.using)
         early = clock.boot_seconds() - attempt.renewed_at < attempt.definition.terms.progress_interval.total_seconds()
         if not may_renew(attempt.progress, value) or (early and attempt.progress is not None):
             return

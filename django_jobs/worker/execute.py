@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connections
 from django.utils import timezone, translation
 
-from django_jobs import telemetry
+from django_jobs import faults, telemetry
 from django_jobs.domain.errors import describe
 from django_jobs.domain.identity import fingerprint
 from django_jobs.enqueue.inside import InsideJob, current
@@ -18,6 +18,7 @@ from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
 from django_jobs.masking import described
 from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import note_refusal, succeed
+from django_jobs.store.completion import read_back
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
@@ -92,7 +93,9 @@ def _note_lost(attempt: RunningAttempt, error: LeaseLostError) -> None:
         return
     try:
         clean(attempt.using)
-        patiently(attempt, lambda: note_refusal(attempt, error.operation or "finish"))
+        # An error of our own between the recorded end and here asks for a second end: that was not too late.
+        if attempt.revoked or patiently(attempt, lambda: read_back(attempt)).outcome in (None, "lost"):
+            patiently(attempt, lambda: note_refusal(attempt, error.operation or "finish"))
     except Exception:
         logger.exception("The refusal of attempt %s of job %s could not be noted", attempt.number, attempt.job_id)
 
@@ -150,8 +153,15 @@ def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) 
         _run_atomic(attempt, arguments, inside)
         return None
     if definition.takes_context:
-        return definition.func(JobContext(attempt, inside), **arguments)
-    return definition.func(**arguments)
+        return _call(attempt, JobContext(attempt, inside), **arguments)
+    return _call(attempt, **arguments)
+
+
+def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> Any:
+    faults.reached("handler.before", using=attempt.using)
+    result = attempt.definition.func(*context, **arguments)
+    faults.reached("handler.after", using=attempt.using)
+    return result
 
 
 def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) -> None:
@@ -161,7 +171,7 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
         one_transaction(attempt, operation="an atomic handler"),
         limited_idling(attempt.using, attempt.lease_remaining),
     ):
-        result = encode_result(definition.func(**arguments), attempt.claimed.job_type)
+        result = encode_result(_call(attempt, **arguments), attempt.claimed.job_type)
         store_held_back(inside)
         inside.commits_with_success = False  # what runs on commit is outside of it
         attempt.check_open()

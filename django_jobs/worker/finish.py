@@ -8,8 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from django.db import transaction
-
+from django_jobs import faults
 from django_jobs.domain.errors import ErrorRecord, classify, wish
 from django_jobs.domain.poison import cleared
 from django_jobs.domain.retry import (
@@ -34,6 +33,7 @@ from django_jobs.exceptions import (
 from django_jobs.masking import described
 from django_jobs.store import Failure, cancel_running, dead_letter, fail, release, snooze, succeed
 from django_jobs.store.adoptions import recheck_adopted
+from django_jobs.store.brief import briefly
 from django_jobs.store.completion import read_back
 from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
@@ -90,11 +90,12 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
         return
 
     def action() -> None:
-        with transaction.atomic(using=attempt.using):
+        with briefly(attempt.using):
             recheck_adopted(attempt)
             succeed(attempt, result=result, budget=budget)
 
     settled(attempt, action)
+    faults.reached("finish.after_commit", using=attempt.using)
     tell_end(attempt, SUCCEEDED)
 
 
@@ -122,7 +123,7 @@ def _leaving(attempt: RunningAttempt, ending: Callable[[], T]) -> T:
     """Run an ending that leaves the job waiting; a known request to cancel it is heeded before anybody can claim it."""
     if not attempt.cancel_requested:
         return ending()
-    with transaction.atomic(using=attempt.using):
+    with briefly(attempt.using):
         return ending()
 
 

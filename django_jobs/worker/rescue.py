@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
+from django_jobs import faults
 from django_jobs.define import registry
 from django_jobs.domain.poison import after_loss, count_loss
 from django_jobs.domain.retry import DeadLetter, RetryPolicy
@@ -99,6 +100,7 @@ def take_back_one(item: Abandoned, *, exit_status: int | None = None) -> bool:
         taken = rescue(item, loss=loss)
     if not taken:
         return False
+    faults.reached("reap.after_commit", using=item.using)
     tell_end_of_gone(item, LOST, loss=loss)
     logger.warning(
         "Attempt %s of job %s was lost: %s", item.number, item.job_id, loss.message, extra={"event": "job.rescue"}

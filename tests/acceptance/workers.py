@@ -62,6 +62,11 @@ class Witness:
 
     path: Path
 
+    @classmethod
+    def at(cls, path: str) -> Witness:
+        """Read the file with this path."""
+        return cls(path=Path(path))
+
     def lines(self, what: str = "", **match: Any) -> list[dict[str, Any]]:
         """Return what was told, oldest first."""
         if not self.path.exists():

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.benchmarks import crowd_enqueue, limit, pickup
+from tests.benchmarks import crowd_enqueue, fault_points, limit, pickup
 from tests.clusters import Cluster, find_binaries
 
 
@@ -28,6 +28,8 @@ def measure(url: str, jobs: int) -> None:
 
     call_command("migrate", verbosity=0)
     pickup.measure()
+    fault_points.measure()
+    _empty()
     crowd_enqueue.measure(2 * jobs)
     _empty()
     _enqueue(url, jobs)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from django_jobs import clock, job, telemetry
+from django_jobs import clock, faults, job, telemetry
 from django_jobs.define import registry
 from django_jobs.enqueue import backpressure
 from django_jobs.store import notify, statements
@@ -40,6 +40,7 @@ MOVES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "counts": (lambda: telemetry.emit("tests.left"), lambda: telemetry.counts["tests.left"]),
     "failed receivers": (lambda: telemetry._failed.add("tests.left"), lambda: set(telemetry._failed)),
     "clock": (lambda: setattr(clock, "_source", lambda: datetime(2030, 1, 1, tzinfo=UTC)), clock.injected),
+    "fault points": (lambda: faults.arm(lambda point, using: None), lambda: faults.plan),
     "prepared statements": (statements.prepare_statements, lambda: statements._prepare),
     "notified queues": (lambda: notify._notified.update({("default", "q"): 1.0}), lambda: dict(notify._notified)),
     "sampled queues": (

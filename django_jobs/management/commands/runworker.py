@@ -15,6 +15,7 @@ from django.db import connections, router
 from django_jobs.conf import get_settings
 from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import HeartbeatFileError
+from django_jobs.faults.arming import arm_from_environment
 from django_jobs.management import reload
 from django_jobs.models import Job
 from django_jobs.operate.replay_runner import REPLAYS
@@ -126,6 +127,10 @@ def work(options: dict[str, Any]) -> int:
         if path:
             check_heartbeat_file(Path(path))
     except HeartbeatFileError as error:
+        raise CommandError(str(error), returncode=2) from None
+    try:
+        arm_from_environment(supervisor=os.getpid())
+    except ValueError as error:
         raise CommandError(str(error), returncode=2) from None
     host = socket.gethostname()
     config = WorkerConfig(

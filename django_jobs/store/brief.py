@@ -1,0 +1,28 @@
+"""Transactions of our own that hold a lock for moments: whoever stands still inside one must not hold it for longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connections, transaction
+
+IDLE = 5000  # milliseconds; the server ends a session that idles in such a transaction for as long
+
+
+@contextmanager
+def briefly(using: str) -> Iterator[None]:
+    """Run the block inside the transaction that is open, or in one of its own in which the session may not idle.
+
+    A process that is frozen, or a host that vanishes, keeps its session. Without a limit the row that it has locked
+    would be locked for as long, and every reaper would pass it by. On SQLite a frozen writer blocks all others anyway.
+    """
+    connection = connections[using]
+    if connection.in_atomic_block:
+        yield
+        return
+    with transaction.atomic(using=using):
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [str(IDLE)])
+        yield

@@ -1,0 +1,1 @@
+"""Fault points: how they are armed, and where that is refused."""
