@@ -42,6 +42,7 @@ REASON_MIN, REASON_LIMIT = 10, 2000
 NAME_LIMIT = 100
 PLAN_BYTES = 1024 * 1024
 BUSY_AFTER = "1s"  # how long a decision waits for a row that a worker is committing
+IDLE_FOR = "5s"  # how long a decision's transaction may stand still between two statements
 _CHANGED = "This changed since you looked; nothing was done."
 _STALE = (
     "This changed since the transaction began in which you decide; nothing was done. Look again in a new transaction."
@@ -306,6 +307,8 @@ def _bounded(using: str) -> Iterator[None]:
                 with connection.cursor() as cursor:
                     if outermost:  # a plan made under the lock must see what was committed before it
                         cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                        # A web process that stands still here must not keep a job from its worker.
+                        cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [IDLE_FOR])
                     cursor.execute("SELECT set_config('lock_timeout', %s, true)", [BUSY_AFTER])
             yield
     except (OperationalError, IntegrityError) as error:

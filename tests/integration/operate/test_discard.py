@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.db import connection
 
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError
 from django_jobs.models import Compensation, IdempotencyKey, Job, OperatorAction, SideEffect
@@ -49,6 +50,29 @@ def test_discard_settles_a_dead_letter() -> None:
     assert "was discarded" in done.message
     assert len(told.named("job.discard")) == 1
     assert verify(using="default").violated == ()
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_decision_that_stands_still_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web process that is frozen between the lock and the end of a decision keeps the row for five seconds at most."""
+    story, _ = charged()
+    decision, limits = discard(story), []
+    real = decision.lock
+
+    def lock() -> None:
+        real()
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW idle_in_transaction_session_timeout")
+            limits.append(cursor.fetchone()[0])
+
+    monkeypatch.setattr(decision, "lock", lock)
+    decided(decision)
+
+    assert set(limits) == {"5s"}
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW idle_in_transaction_session_timeout")
+        assert cursor.fetchone()[0] == "0"
 
 
 def test_second_submit_does_nothing() -> None:
