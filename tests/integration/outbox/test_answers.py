@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from django_jobs.domain.events import Confirmed, Error, Nacked
 from django_jobs.models import Delivery, DeliveryAttempt
 from tests.integration.outbox.conftest import dispatcher, published
-from tests.publishers import Desk
+from tests.publishers import Desk, RecordingPublisher
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -63,3 +65,37 @@ def test_what_a_publisher_raises_is_logged_without_its_secrets(crm: Desk, caplog
 
     assert "RuntimeError" in caplog.text
     assert "s3cr3t-t0ken-12345" not in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), GeneratorExit()], ids=repr)
+def test_publisher_that_wants_to_end_its_thread_is_an_outage(crm: Desk, error: BaseException) -> None:
+    """What is no Exception ends no dispatcher either, and its batch is on record instead of being sent after each lease."""
+
+    def fail(parcel: object) -> Any:
+        raise error
+
+    published(1)
+    crm.answer = fail
+
+    dispatcher().turn()
+
+    (attempt,) = DeliveryAttempt.objects.all()
+    assert (attempt.outcome, attempt.detail) == ("error", f"The publisher failed: {type(error).__name__}.")
+    assert Delivery.objects.get().state == "pending"
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda reports: None, lambda reports: 7, iter], ids=["nothing", "a number", "an iterator"]
+)
+def test_what_is_no_list_of_reports_is_on_record(
+    crm: Desk, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Any], Any]
+) -> None:
+    """A publisher that returns nothing does not send its batch anew after each lease; one that yields is understood."""
+    real = RecordingPublisher.publish_batch
+    monkeypatch.setattr(RecordingPublisher, "publish_batch", lambda *args, **given: spoil(real(*args, **given)))
+    published(1)
+
+    dispatcher().turn()
+
+    (attempt,) = DeliveryAttempt.objects.all()
+    assert attempt.outcome == ("confirmed" if spoil is iter else "error")
