@@ -207,7 +207,8 @@ class Dispatcher:
             return False
         late = clock.boot_seconds() - asked_at > _margin().total_seconds() / 2
         if late or self.stopping():
-            self._release(batch)  # a publisher that began now could still be at it when the lease is over
+            with self._guarded():
+                self._release(batch)  # a publisher that began now could still be at it when the lease is over
             return False
         reports = self._publish(outlook.destination, batch)
         answered = list(zip(batch, reports, strict=True))

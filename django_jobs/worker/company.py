@@ -52,7 +52,7 @@ class Company:
         self._isolated = False  # what was claimed last bears no company
         self._refused = False  # a delivery did not begin because of it
         self._longest = longest
-        self._stop_holding()
+        self._held_from, self._patience = float("-inf"), PATIENCE  # since when jobs are held back, and for how long
 
     @contextmanager
     def delivering(self, *, suspect: bool) -> Iterator[Alone | None]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from django_jobs.domain.events import Confirmed, Error, Nacked
+from django_jobs.domain.ids import uuid7
 from django_jobs.models import Delivery, DeliveryAttempt
+from django_jobs.outbox.dispatcher import Dispatcher
 from tests.integration.outbox.conftest import dispatcher, published
 from tests.publishers import Desk, RecordingPublisher
 
@@ -99,3 +103,38 @@ def test_what_is_no_list_of_reports_is_on_record(
 
     (attempt,) = DeliveryAttempt.objects.all()
     assert attempt.outcome == ("confirmed" if spoil is iter else "error")
+
+
+@pytest.mark.parametrize("answer", [Confirmed(), Error("down"), None], ids=["confirmed", "error", "stopping"])
+def test_no_statement_of_a_dispatcher_is_without_a_bound(crm: Desk, answer: Any) -> None:
+    """A database that stands still must not hold a thread for ever, also while it gives back what it did not send."""
+    published(1)
+    bounded = False
+
+    @contextmanager
+    def guard() -> Iterator[None]:
+        nonlocal bounded
+        bounded = True
+        try:
+            yield
+        finally:
+            bounded = False
+
+    claimed = False
+
+    def look(execute: Any, sql: str, *rest: Any) -> Any:
+        nonlocal claimed
+        assert bounded, sql
+        claimed = claimed or "INTO django_jobs_deliveryattempt" in sql
+        return execute(sql, *rest)
+
+    one = Dispatcher(worker_id=uuid7(), using="default", guarded=guard)
+    crm.answer = lambda parcel: answer
+    if answer is None:
+        one.stopping = lambda: claimed
+    with connection.execute_wrapper(look):
+        one.turn()
+
+    assert DeliveryAttempt.objects.get().outcome == (
+        "released" if answer is None else answer.__class__.__name__.lower()
+    )
