@@ -12,6 +12,7 @@ from django_jobs.models import Delivery
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.delivery_decision import DeliveryDecision
 from django_jobs.operate.delivery_lookup import behind_text, has_arrived, held_back_by, unanswered_text
+from django_jobs.operate.wording import counted
 from django_jobs.store.redispatching import discard_delivery
 
 _NEVER = Acknowledgement(name="never", label="The destination does not get this event, unless it is dispatched again.")
@@ -68,7 +69,8 @@ class DiscardDelivery(DeliveryDecision):
 
     def _lines(self, delivery: Delivery, *, arrived: bool) -> Iterator[str]:
         if delivery.state == DeliveryState.PENDING:
-            yield f"It was tried {delivery.fence} times without success, and would be tried again."
+            success = "" if arrived else " without success"
+            yield f"It was tried {counted(delivery.fence, 'time')}{success}, and would be tried again."
         if arrived:
             yield "It has arrived: one of its attempts was confirmed, too late to count as published."
         elif unanswered := unanswered_text([delivery.pk], using=self.using):
