@@ -36,8 +36,9 @@ class Known:
     """
 
     def __init__(self, secrets: Iterable[str | bytes] = (), *, least: int = SHORTEST) -> None:
-        forms = sorted(forms_of(secrets, least=least), key=len, reverse=True)
-        self._forms = re.compile("|".join(map(re.escape, forms)), re.IGNORECASE) if forms else None
+        listed = list(secrets)
+        self._forms = _any_of(forms_of(listed, least=least))
+        self._whole = _any_of(forms_of(listed, least=least, in_part=False))
 
     def told(self, text: str) -> str:
         """Return what may be stored and shown of a text."""
@@ -46,6 +47,13 @@ class Known:
     def hidden(self, text: str) -> str:
         """Return a text without these secrets, and otherwise as it is."""
         return text if self._forms is None else self._forms.sub(MASK, text)
+
+    def hidden_in_reference(self, text: str) -> str:
+        """Return what somebody calls something, without whole secrets.
+
+        Parts stay: what is to be taken back later is named by it, and a tenant in a cookie stands in many names.
+        """
+        return text if self._whole is None else self._whole.sub(MASK, text)
 
     def hidden_in(self, value: Any) -> Any:
         """Return a JSON value without these secrets in its texts, at any depth."""
@@ -56,6 +64,11 @@ class Known:
         if isinstance(value, list | tuple):
             return [self.hidden_in(member) for member in value]
         return value
+
+
+def _any_of(forms: Iterable[str]) -> re.Pattern[str] | None:
+    listed = sorted(forms, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, listed)), re.IGNORECASE) if listed else None
 
 
 def secret_headers(headers: Mapping[str, str]) -> list[str]:

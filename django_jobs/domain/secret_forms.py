@@ -16,13 +16,18 @@ SHORTEST = 4  # signs; what is shorter would be found everywhere
 SIGNING_PREFIX = "whsec_"
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9-]*[ ]+(?=\S)")
-_VALUE = re.compile(r'=\s*"?([^"=;,&\s]+)')  # of a cookie, a digest or a query
+_VALUE = re.compile(r'=\s*"?([^"=;,&\s]+)')  # of a query
+_NAMED = re.compile(r'([^"=;,&\s]*)\s*=\s*"?([^"=;,&\s]+)')  # of a cookie or a digest
+_PUBLIC = frozenset({"username", "user", "realm", "uri", "algorithm", "qop", "nc", "version", "signedheaders"})  # names
 _TOKEN = re.compile(r"(?=.*[0-9]).{8,}|.{16,}")  # what in a path looks made by a machine
 
 
-def forms_of(secrets: Iterable[str | bytes], *, least: int = SHORTEST) -> frozenset[str]:
-    """Return all texts of at least so many signs that show one of these secrets, in whole or in part."""
-    parts = {part for secret in secrets for part in _parts(secret)}
+def forms_of(secrets: Iterable[str | bytes], *, least: int = SHORTEST, in_part: bool = True) -> frozenset[str]:
+    """Return all texts of at least so many signs that show one of these secrets, whole or ``in_part`` too.
+
+    A part is a value in a cookie or a digest; what stands behind a scheme, and a password, is the secret itself.
+    """
+    parts = {part for secret in secrets for part in _parts(secret, in_part=in_part)}
     return frozenset(form for part in parts for form in _encoded(part) if len(part) >= least and len(form) >= least)
 
 
@@ -34,7 +39,7 @@ def secrets_of_url(path: str) -> list[str]:
     return [path, *values, *tokens] if len(before) > 1 else values
 
 
-def _parts(secret: str | bytes) -> Iterator[str | bytes]:
+def _parts(secret: str | bytes, *, in_part: bool) -> Iterator[str | bytes]:
     yield secret
     if isinstance(secret, bytes):
         return
@@ -42,12 +47,12 @@ def _parts(secret: str | bytes) -> Iterator[str | bytes]:
         yield secret.removeprefix(SIGNING_PREFIX)
         yield from _decoded(secret.removeprefix(SIGNING_PREFIX))
     scheme = _SCHEME.match(secret)
+    if in_part:
+        yield from _values(secret if scheme is None else secret[scheme.end() :])
     if scheme is None:
-        yield from _values(secret)
         return
     credentials = secret[scheme.end() :].strip()
     yield credentials
-    yield from _values(credentials)
     if scheme[0].strip().lower() == "basic":
         for pair in _decoded(credentials):
             text = pair.decode("utf-8", "replace")
@@ -56,7 +61,7 @@ def _parts(secret: str | bytes) -> Iterator[str | bytes]:
 
 
 def _values(text: str) -> list[str]:
-    return [value for value in _VALUE.findall(text) if value.strip("=")]
+    return [value for name, value in _NAMED.findall(text) if value.strip("=") and name.lower() not in _PUBLIC]
 
 
 def _decoded(text: str) -> list[bytes]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 
-from django_jobs.domain.states import DeliveryState
-from django_jobs.models import Delivery, OutboxEvent
+from django_jobs.domain.states import DeliveryOutcome, DeliveryState
+from django_jobs.models import Delivery, DeliveryAttempt, OutboxEvent
 
 UNFINISHED = (DeliveryState.WAITING, DeliveryState.PENDING, DeliveryState.CLAIMED, DeliveryState.DEAD_LETTERED)
+_UNANSWERED = (DeliveryOutcome.TIMEOUT, DeliveryOutcome.LOST)
 COUNTED = 1000  # what waits behind a delivery is counted no further
 
 
@@ -59,3 +61,16 @@ def behind_text(count: int) -> str:
     """Say how many events wait behind a delivery."""
     many = f"{COUNTED} or more" if count >= COUNTED else str(count)
     return f"{many} later event{'' if count == 1 else 's'} of its ordering key"
+
+
+def has_arrived(delivery_ids: Collection[uuid.UUID], *, using: str) -> bool:
+    """Say whether an attempt of these deliveries was confirmed, also one whose answer came too late to count."""
+    attempts = DeliveryAttempt.objects.using(using).filter(delivery_id__in=delivery_ids)
+    return attempts.filter(outcome=DeliveryOutcome.CONFIRMED).exists()
+
+
+def unanswered_text(delivery_ids: Collection[uuid.UUID], *, using: str) -> str:
+    """Say that something may have arrived, because attempts got no answer; empty when each of them got one."""
+    attempts = DeliveryAttempt.objects.using(using).filter(delivery_id__in=delivery_ids)
+    many = attempts.filter(outcome__in=_UNANSWERED).count()
+    return f"It may have arrived: {many} of its attempts got no answer." if many else ""

@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from django_jobs.domain.states import DeliveryOutcome, DeliveryState
+from django_jobs.domain.states import DeliveryState
 from django_jobs.exceptions import ActionChangedError
-from django_jobs.models import Delivery, DeliveryAttempt
+from django_jobs.models import Delivery
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.delivery_decision import DeliveryDecision
-from django_jobs.operate.delivery_lookup import behind_text, held_back_by
+from django_jobs.operate.delivery_lookup import behind_text, has_arrived, held_back_by, unanswered_text
+from django_jobs.operate.wording import counted
 from django_jobs.store.redispatching import discard_delivery
 
-_UNANSWERED = (DeliveryOutcome.TIMEOUT, DeliveryOutcome.LOST)
 _NEVER = Acknowledgement(name="never", label="The destination does not get this event, unless it is dispatched again.")
 
 
@@ -53,6 +53,7 @@ class DiscardDelivery(DeliveryDecision):
             "event": str(delivery.event_id),
             "destination": delivery.destination,
             "state": delivery.state,
+            "arrived": has_arrived([delivery.pk], using=self.using),
         }
         if delivery.state != DeliveryState.PENDING:
             # A delivery that is tried again and again changes while somebody reads, and the same is said of it.
@@ -62,17 +63,18 @@ class DiscardDelivery(DeliveryDecision):
             title=f"Discard the delivery of event {delivery.event_id} to {delivery.destination}",
             refused=refused,
             facts=facts,
-            lines=() if refused else tuple(self._lines(delivery)),
+            lines=() if refused else tuple(self._lines(delivery, arrived=facts["arrived"])),
             acknowledge=() if refused else (_NEVER,),
         )
 
-    def _lines(self, delivery: Delivery) -> Iterator[str]:
+    def _lines(self, delivery: Delivery, *, arrived: bool) -> Iterator[str]:
         if delivery.state == DeliveryState.PENDING:
-            yield f"It was tried {delivery.fence} times without success, and would be tried again."
-        attempts = DeliveryAttempt.objects.using(self.using).filter(delivery_id=delivery.pk)
-        unanswered = attempts.filter(outcome__in=_UNANSWERED).count()
-        if unanswered:
-            yield f"It may have arrived: {unanswered} of its attempts got no answer."
+            success = "" if arrived else " without success"
+            yield f"It was tried {counted(delivery.fence, 'time')}{success}, and would be tried again."
+        if arrived:
+            yield "It has arrived: one of its attempts was confirmed, too late to count as published."
+        elif unanswered := unanswered_text([delivery.pk], using=self.using):
+            yield unanswered
         behind = held_back_by(delivery, using=self.using)
         if behind:
             yield f"Then {behind_text(behind)} may go, one after the other."

@@ -10,7 +10,7 @@ from django_jobs.domain.states import DeliveryState
 from django_jobs.models import Delivery, OutboxEvent
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.delivery_decision import DeliveryDecision
-from django_jobs.operate.delivery_lookup import behind_text, find_event, held_back_by
+from django_jobs.operate.delivery_lookup import behind_text, find_event, has_arrived, held_back_by, unanswered_text
 from django_jobs.store.redispatching import send_again
 
 _ON_ITS_WAY = (DeliveryState.WAITING, DeliveryState.PENDING, DeliveryState.CLAIMED)
@@ -42,6 +42,7 @@ class Redispatch(DeliveryDecision):
         rows = list(self._all(delivery).order_by("redispatch"))
         refused = _refused(event, rows)
         arrived = any(row.state == DeliveryState.PUBLISHED for row in rows)
+        arrived = arrived or has_arrived([row.pk for row in rows], using=self.using)
         return Plan(
             action=self.name,
             title=f"Dispatch event {event.pk} ({event.type} v{event.version}) to {delivery.destination} again",
@@ -50,13 +51,16 @@ class Redispatch(DeliveryDecision):
                 "event": str(event.pk),
                 "destination": delivery.destination,
                 "deliveries": [[str(row.pk), row.redispatch, row.state, row.revision] for row in rows],
+                "arrived": arrived,
             },
-            lines=() if refused else tuple(self._lines(rows)),
+            lines=() if refused else tuple(self._lines(rows, arrived=arrived)),
             acknowledge=(_TWICE,) if arrived and not refused else (),
         )
 
-    def _lines(self, rows: list[Delivery]) -> Iterator[str]:
+    def _lines(self, rows: list[Delivery], *, arrived: bool) -> Iterator[str]:
         yield "It goes out at once, whatever else waits for its ordering key; consumers see the same event id."
+        if not arrived and (unanswered := unanswered_text([row.pk for row in rows], using=self.using)):
+            yield unanswered
         dead = [row for row in rows if row.state == DeliveryState.DEAD_LETTERED]
         for row in dead:
             behind = held_back_by(row, using=self.using)

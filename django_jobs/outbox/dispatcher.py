@@ -207,7 +207,8 @@ class Dispatcher:
             return False
         late = clock.boot_seconds() - asked_at > _margin().total_seconds() / 2
         if late or self.stopping():
-            self._release(batch)  # a publisher that began now could still be at it when the lease is over
+            with self._guarded():
+                self._release(batch)  # a publisher that began now could still be at it when the lease is over
             return False
         reports = self._publish(outlook.destination, batch)
         answered = list(zip(batch, reports, strict=True))
@@ -272,8 +273,9 @@ class Dispatcher:
         try:
             if name not in self._publishers:
                 self._publishers[name] = make_publisher(name)
-            reports = self._publishers[name].publish_batch([item.parcel for item in batch], seconds=seconds)
-        except Exception as error:  # noqa: BLE001  foreign code must not end the dispatcher
+            # Inside the block: what is no list is an error like any other, and so is one while an iterator is read.
+            reports = list(self._publishers[name].publish_batch([item.parcel for item in batch], seconds=seconds))
+        except BaseException as error:  # noqa: BLE001  foreign code must not end the dispatcher, nor its thread
             logger.error("The publisher of %s failed: %s", name, told(error))
             telemetry.emit("publisher.failed", destination=name, error=type(error).__name__)
             return [Error(f"The publisher failed: {type(error).__name__}.") for _ in batch]
@@ -367,6 +369,12 @@ def _margin() -> timedelta:
 
 def _lease() -> timedelta:
     return get_settings().delivery_timeout + _margin()
+
+
+def longest_delivering(suspect: bool) -> float:
+    """Return after how many seconds a block of deliveries has ended, unless a publisher or the database hangs."""
+    lease = _lease().total_seconds()
+    return SUSPECTS_FOR + 2 * lease if suspect else (ATTEMPTS_AT_ONCE + 1) * lease
 
 
 def _waits_for(outlook: Outlook) -> bool:

@@ -39,6 +39,7 @@ class Child:
     """The loop of one child. Orders only set a number and wake it."""
 
     def __init__(self, config: WorkerConfig, tell: Callable[[Word, int], bool] = lambda *_: True) -> None:
+        from django_jobs.outbox.dispatcher import longest_delivering
         from django_jobs.worker.cancels import CancelEar
         from django_jobs.worker.claiming import Claimer
         from django_jobs.worker.company import Company
@@ -60,6 +61,7 @@ class Child:
             wake_jobs=self.wake.set,
             makes_room=config.slot == 0,
             alone=Alone.WORKER if config.processes == 1 else Alone.CHILD,
+            longest=longest_delivering,
         )
         self.claimer = Claimer(config, self.seat, self.company)
         self.cancels = CancelEar(self.pool, using=config.database)
@@ -146,6 +148,7 @@ class Child:
             self.cancels.listen()
         self.pool.replace_dead()
         self.dispatching.replace_dead()
+        self.dispatching.tell_if_stuck()
         running = self.pool.running
         self._isolated = self._isolated and bool(running)
         free = self.pool.free

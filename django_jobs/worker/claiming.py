@@ -153,7 +153,8 @@ class Claimer:
             if running or not self._company.take_quiet():
                 return None
             return self._claim_suspect(Alone.CHILD) or None
-        makes_room = self.config.slot == 0  # one child of the worker, the others go on
+        # One child of the worker, the others go on; nor does it wait for a delivery that may never end.
+        makes_room = self.config.slot == 0 and not self._company.is_stuck
         if running or not (self._company.ask_quiet() if makes_room else self._company.take_quiet()):
             return [] if makes_room else None
         found = self._claim_suspect(Alone.WORKER if self.config.processes == 1 else Alone.CHILD)

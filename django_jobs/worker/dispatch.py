@@ -37,7 +37,7 @@ class Dispatching:
         self._company = company
         company.wake_deliveries = self.wake
         self._wake = threading.Event()
-        self._stop = False
+        self._stop = self._told_stuck = False
         self._failed_since = 0.0
         self._end_listening: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None
@@ -74,6 +74,16 @@ class Dispatching:
             logger.error("The thread that delivers events ended from outside; another one takes its place")
             self._end_listening()
             self.start()
+
+    def tell_if_stuck(self) -> None:
+        """Log once that a publisher hangs: nothing else is delivered from this process until it returns."""
+        stuck, told = self._company.is_stuck, self._told_stuck
+        self._told_stuck = stuck
+        if stuck and not told:
+            logger.error(
+                "What publishes here has not returned for longer than any delivery may last; nothing else is delivered "
+                "from this process until it does, and jobs no longer wait for it"
+            )
 
     def is_nothing_left(self) -> bool:
         """Say whether no delivery is left that this process could make."""

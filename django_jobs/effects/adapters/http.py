@@ -46,7 +46,7 @@ HTML = ("text/html", "application/xhtml+xml")  # what proxies, gateways and misr
 Url = str | Callable[..., str]
 
 LEAST_SECRET = 6  # signs of a part of a secret: an answer is data, in which a shorter one may stand by chance
-_FOREIGN = ("reason", "provider_ref", "provider_request_id", "result", "evidence")
+_FOREIGN = ("reason", "provider_request_id", "result", "evidence")
 
 
 class HttpJson:
@@ -259,7 +259,10 @@ Told = TypeVar("Told", bound=Outcome | Reconciliation)
 def _without(known: Known, told: Told) -> Told:
     """Return what an answer told without the secrets of its request: some services quote what they got."""
     texts = {name: getattr(told, name, None) for name in _FOREIGN}
-    return replace(told, **{name: known.hidden_in(value) for name, value in texts.items() if value})
+    changed = {name: known.hidden_in(value) for name, value in texts.items() if value}
+    if reference := getattr(told, "provider_ref", None):
+        changed["provider_ref"] = known.hidden_in_reference(reference)
+    return replace(told, **changed)
 
 
 def _body(response: httpx.Response, wire: Wire) -> bytes:

@@ -125,6 +125,31 @@ def test_echo_of_a_credential_is_masked(echo: str) -> None:
     assert found.provider_ref == "ref [redacted]"
 
 
+@pytest.mark.parametrize(
+    ("credential", "reference"),
+    [
+        ({"Authorization": 'Digest username="shop-main", realm="payments", response="0123abcd"'}, "shop-main-17"),
+        ({"Authorization": 'Digest username="shop-main", realm="payments", response="0123abcd"'}, "Payments/17"),
+        ({"Cookie": "tenant=shop-eu; session=abcdef123"}, "shop-eu-17"),
+    ],
+)
+def test_reference_stays_what_the_provider_calls_it(credential: dict[str, str], reference: str) -> None:
+    """A refund names the charge by it: a user, a realm or a tenant in a credential does not change it."""
+    operation = HttpJson(
+        "crm.create", "post", "http://crm.test/",
+        guarantees=ASKABLE,
+        reconcile_url=lambda call: "http://crm.test/find",
+        headers=lambda: credential,
+        transport=httpx.MockTransport(lambda request: httpx.Response(200, json={"id": reference})),
+    )  # fmt: skip
+
+    confirmed, found = operation.send(a_call()), operation.reconcile(a_call())
+
+    assert isinstance(confirmed, Confirmed)
+    assert isinstance(found, Reconciliation)
+    assert (confirmed.provider_ref, found.provider_ref) == (reference, reference)
+
+
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 410, 422])
 def test_definitive_4xx_is_a_permanent_rejection(status: int) -> None:
     """An answer that proves that nothing was applied, and that asking again cannot help."""

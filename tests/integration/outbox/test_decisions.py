@@ -9,6 +9,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from django_jobs.domain.events import Confirmed, Nacked, Timeout
+from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError
 from django_jobs.models import Delivery, Job, OperatorAction
 from django_jobs.operate.action import Decision, Done, Operator
@@ -17,7 +18,8 @@ from django_jobs.operate.discard_delivery import DiscardDelivery
 from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.reroute import Reroute
 from django_jobs.operate.verify import verify
-from django_jobs.store.deliveries import claim_deliveries
+from django_jobs.outbox.losses import take_back_expired
+from django_jobs.store.deliveries import claim_deliveries, mark_published
 from tests.crowd import together
 from tests.factories_outbox import DeliveryFactory
 from tests.integration.outbox.conftest import CRM, PAID, Clockwork, Subscribe, delivered, published
@@ -114,6 +116,35 @@ def test_event_that_is_never_answered_can_be_given_up(crm: Desk, clockwork: Cloc
     audit = OperatorAction.objects.get()
     assert (audit.action, audit.from_state, audit.delivery_id) == ("discard_delivery", "pending", stuck.pk)
     assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
+
+
+def test_late_confirmation_is_told_before_it_is_given_up_or_sent_again(crm: Desk, clockwork: Clockwork) -> None:
+    """A worker woke after its delivery was taken back, and had sent it: who decides now learns that it has arrived."""
+    published(1)
+    (late,) = claim_deliveries(CRM, [uuid.uuid4()], worker_id=uuid7(), lease=timedelta(seconds=20), using="default")
+    clockwork.forward(minutes=1)
+    assert take_back_expired(using="default") == 1
+    before = DiscardDelivery(late.delivery_id, using="default").plan()
+    assert "It may have arrived: 1 of its attempts got no answer." in before.lines
+
+    assert mark_published([(late, Confirmed("got it"))], using="default") == set()
+
+    plan = DiscardDelivery(late.delivery_id, using="default").plan()
+    assert "It has arrived" in " ".join(plan.lines)
+    with pytest.raises(ActionChangedError):
+        DiscardDelivery(late.delivery_id, using="default").submit(ADA, digest=before.digest)
+    decided(DiscardDelivery(late.delivery_id, using="default"))
+    again = Redispatch(late.delivery_id, using="default").plan()
+    assert [item.name for item in again.acknowledge] == ["again"], "a consumer may do its work twice"
+
+
+def test_redispatch_tells_of_attempts_without_an_answer(clockwork: Clockwork, stuck: Delivery) -> None:
+    """What was given up after time-outs may have arrived all the same."""
+    decided(DiscardDelivery(stuck.pk, using="default"))
+
+    plan = Redispatch(stuck.pk, using="default").plan()
+
+    assert "It may have arrived: 4 of its attempts got no answer." in plan.lines
 
 
 def test_yes_to_a_stuck_delivery_outlives_its_next_attempt(clockwork: Clockwork, stuck: Delivery) -> None:

@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 from django.db import connections
 
+from django_jobs import clock
 from django_jobs.domain.states import Alone
 from django_jobs.models import Attempt, Job
+from django_jobs.outbox.dispatcher import longest_delivering
 from django_jobs.worker.child import Child
 from django_jobs.worker.claiming import Claimer
 from django_jobs.worker.company import Company
@@ -140,12 +142,50 @@ def test_jobs_wait_while_a_suspected_delivery_is_alone(child: Callable[[], Child
     assert loop._turn() == 1
 
 
+@pytest.mark.parametrize("of_a_suspect", [True, False])
+def test_publisher_that_hangs_stops_no_job(
+    child: Callable[[], Child], monkeypatch: pytest.MonkeyPatch, of_a_suspect: bool
+) -> None:
+    """Its delivery is taken back when the lease is over; the child claims again, but nothing that bears no company."""
+    loop = child()
+    with loop.company.delivering(suspect=of_a_suspect):
+        lonely, other = suspect(), JobFactory(job_type=JOB_TYPE)
+        loop.claimer._looked_for_suspects = float("-inf")
+        assert loop._turn() == 0, "it may still return"
+        since = clock.boot_seconds
+        monkeypatch.setattr(clock, "boot_seconds", lambda: since() + longest_delivering(of_a_suspect))
+
+        assert loop._turn() == 1
+
+        assert Job.objects.get(pk=other.pk).state == "running"
+        assert Job.objects.get(pk=lonely.pk).state == "queued"
+
+
+def test_deliveries_go_out_between_two_suspects(child: Callable[[], Child], gate: threading.Event) -> None:
+    """A row of jobs that run alone, one after another, does not keep every event back until the last one ended."""
+    loop = child()
+    suspect(), suspect()
+    gate.set()
+    for begun in (1, 2):
+        loop.claimer._looked_for_suspects = float("-inf")
+        assert loop._turn() == 1
+        with loop.company.delivering(suspect=False) as alone:
+            assert alone is None
+        wait_for(lambda: not loop.pool.running, what="an empty child")
+        assert loop._turn() == 0, "first it is the turn of the deliveries"
+        with loop.company.delivering(suspect=False) as alone:
+            assert alone is Alone.NO
+        assert Attempt.objects.count() == begun
+
+
 def test_child_that_is_held_is_quiet_when_its_deliveries_are(declare: Declare) -> None:
     """What runs alone on its worker has no deliveries beside it in other children either."""
     declare(lambda: None)
     told: list[Word] = []
     mine = seat(told)
-    company = Company(is_busy=lambda: False, wake_jobs=lambda: None, makes_room=True, alone=Alone.CHILD)
+    company = Company(
+        is_busy=lambda: False, wake_jobs=lambda: None, makes_room=True, alone=Alone.CHILD, longest=lambda _: 60.0
+    )
     claiming = Claimer(replace(claimer().config, processes=2), mine, company)
     mine.follow(Order.HOLD, 1)
     with company.delivering(suspect=False):

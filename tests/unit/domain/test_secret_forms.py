@@ -68,3 +68,19 @@ def test_tokens_in_a_url_are_found() -> None:
     assert {"T0001B0002XYZ", "a/b secret1", "k/123456"} <= set(found)
     assert {"services", "hooks"} & set(found) == set()
     assert secrets_of_url("/") == []
+
+
+def test_names_in_a_digest_are_no_secrets() -> None:
+    """Whose credential it is, and what it is for, is told; what proves it is not."""
+    found = forms_of(['Digest username="shop-main", realm="payments", uri="/v1/charges", response="0123abcd"'])
+
+    assert "0123abcd" in found
+    assert not {"shop-main", "payments", "/v1/charges"} & found
+
+
+def test_parts_can_be_left_out() -> None:
+    """Then only the whole of a cookie is found, and a token and a password as before."""
+    found = forms_of(["tenant=shop-eu; session=abc123", "Bearer tok_12345", BASIC], in_part=False)
+
+    assert {"tenant=shop-eu; session=abc123", "tok_12345", PAIR, "pa/ss w0rd"} <= found
+    assert not {"shop-eu", "abc123"} & found

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from django_jobs import clock
 from django_jobs.domain.states import Alone
-from django_jobs.worker.company import WISH_LASTS, Company
+from django_jobs.worker.company import PATIENCE, TURN_LASTS, WISH_LASTS, Company
+
+LONGEST = 60.0
+
+
+class Time:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """A clock that stands still until it is set forward."""
+    time = Time()
+    monkeypatch.setattr(clock, "boot_seconds", lambda: time.now)
+    return time
 
 
 class Side:
@@ -20,6 +39,7 @@ class Side:
             wake_jobs=lambda: self.woken.append("jobs"),
             makes_room=makes_room,
             alone=Alone.CHILD,
+            longest=lambda suspect: LONGEST if suspect else 2 * LONGEST,
         )
         self.company.wake_deliveries = lambda: self.woken.append("deliveries")
 
@@ -59,10 +79,8 @@ def test_suspected_delivery_begins_only_without_jobs_and_keeps_them_out() -> Non
     assert side.begins(suspect=True) is None, "a claim is under way"
 
 
-def test_jobs_make_room_for_a_delivery_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_make_room_for_a_delivery_that_waits(time: Time) -> None:
     """One child claims nothing while its dispatcher asks, wakes it when the last job ended, and forgets an old wish."""
-    now = 100.0
-    monkeypatch.setattr(clock, "boot_seconds", lambda: now)
     side, other = Side(), Side(makes_room=False)
     side.jobs = other.jobs = True
     assert side.begins(suspect=True) is other.begins(suspect=True) is None
@@ -73,7 +91,7 @@ def test_jobs_make_room_for_a_delivery_that_waits(monkeypatch: pytest.MonkeyPatc
     side.jobs = False
     assert not side.claims()
     assert side.woken == ["deliveries"]
-    now += WISH_LASTS
+    time.now += WISH_LASTS
     assert side.claims(), "who does not ask again needs no room"
 
 
@@ -91,10 +109,11 @@ def test_job_that_bears_no_company_keeps_deliveries_out() -> None:
     side.company.claimed(isolated=True)
     assert side.begins(suspect=False) is side.begins(suspect=True) is None
 
-    assert side.claims()
+    assert not side.claims(), "first it is their turn"
 
     assert side.woken == ["jobs", "deliveries"]
     assert side.begins(suspect=False) is Alone.NO
+    assert side.claims()
 
 
 def test_quiet_is_forgotten_when_what_needed_it_was_not_there() -> None:
@@ -120,3 +139,106 @@ def test_child_that_makes_no_room_takes_quiet_only_as_it_comes() -> None:
     assert side.company.may_claim()
     assert side.company.take_quiet()
     assert side.begins(suspect=False) is None
+
+
+def waited(side: Side, time: Time, seconds: int) -> list[int]:
+    """Let a suspect ask each second, and the loop try to claim; returns after how many seconds it claimed."""
+    claims = []
+    for second in range(seconds):
+        time.now += 1
+        assert side.begins(suspect=True) is None
+        if side.claims():
+            claims.append(second)
+    return claims
+
+
+def test_long_job_does_not_stop_its_child_for_a_delivery_that_waits(time: Time) -> None:
+    """A delivery that waits for a job of hours lets others start half of the time, and waits longer each time."""
+    side = Side()
+    side.jobs = True
+
+    claims = waited(side, time, 3600)
+
+    assert claims[0] == PATIENCE
+    assert len(claims) >= 1500
+    gaps = [after - before for before, after in pairwise(claims) if after - before > 1]
+    assert gaps == sorted(gaps)
+    assert gaps[-1] >= 16 * PATIENCE, "a job of that length ends, and the delivery has its turn"
+
+
+def test_patience_begins_anew_for_the_next_delivery(time: Time) -> None:
+    """Once a suspect was delivered, here or elsewhere, the next one waits as short as the first."""
+    side = Side()
+    side.jobs = True
+    waited(side, time, 600)
+    side.jobs = False
+    assert side.begins(suspect=True) is Alone.CHILD
+    assert side.claims()
+    side.jobs = True
+    assert waited(side, time, 50)[0] == PATIENCE
+
+    waited(side, time, 600)
+    time.now += 10 * WISH_LASTS
+    assert side.claims()
+    assert waited(side, time, 50)[0] == PATIENCE
+
+
+def test_jobs_have_their_turn_between_two_rounds_of_suspects(time: Time) -> None:
+    """However fast the dispatcher comes back, the loop may claim first; a loop that does not come is not waited for."""
+    side = Side()
+    assert side.begins(suspect=True) is Alone.CHILD
+    assert side.begins(suspect=True) is None
+    assert side.begins(suspect=False) is Alone.NO
+    assert side.claims()
+    assert side.begins(suspect=True) is Alone.CHILD
+
+    time.now += 1.0
+    assert side.begins(suspect=True) is Alone.CHILD
+
+
+@pytest.mark.parametrize("suspect", [True, False])
+def test_delivery_that_never_ends_holds_no_job_back(time: Time, suspect: bool) -> None:
+    """A publisher that hangs is company that nobody waits for: jobs are claimed, and only those that bear company."""
+    side = Side()
+    with side.company.delivering(suspect=suspect):
+        assert side.claims() is not suspect
+        assert not side.company.is_stuck
+        time.now += (1 if suspect else 2) * LONGEST + 1
+        assert side.company.is_stuck
+        assert side.company.may_claim()
+        assert not side.company.take_quiet()
+        side.company.claimed(isolated=False)
+    assert not side.company.is_stuck
+
+
+def test_deliveries_have_their_turn_between_two_jobs_without_company(time: Time) -> None:
+    """A row of suspected jobs, one after another, does not keep every event from going out until the last one ended."""
+    side = Side()
+    for _ in range(3):
+        assert side.company.may_claim()
+        assert side.company.ask_quiet()
+        side.company.claimed(isolated=True)
+        side.jobs = True
+        assert side.begins(suspect=False) is side.begins(suspect=True) is None
+        side.jobs = False
+        side.woken.clear()
+
+        assert not side.company.may_claim()
+        assert side.woken == ["deliveries"]
+        assert side.begins(suspect=True) is Alone.CHILD
+        assert side.begins(suspect=False) is Alone.NO
+        assert side.woken == ["deliveries", "jobs", "jobs"]
+
+
+def test_turn_that_no_delivery_takes_passes(time: Time) -> None:
+    """What was refused may be gone meanwhile; then the next job begins."""
+    side = Side()
+    assert side.company.may_claim()
+    assert side.company.ask_quiet()
+    side.company.claimed(isolated=True)
+    assert side.begins(suspect=False) is None
+    assert not side.claims()
+
+    time.now += TURN_LASTS
+
+    assert side.claims()
