@@ -109,7 +109,7 @@ def hold_taking_back(job_id: uuid.UUID, *, using: str) -> EffectState | None:
 
 
 def hold_given_up(original_job_id: uuid.UUID, *, using: str) -> None:
-    """Lock what was to take back effects of a job and was given up: that it was applied all the same may be learned late.
+    """Lock what was to take effects of a job back and was given up: that it was applied may be learned late.
 
     The caller holds the original. What a standing compensation does is left alone: its end waits for the original.
     """

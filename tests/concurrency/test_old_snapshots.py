@@ -235,6 +235,18 @@ def test_event_gets_its_route_once() -> None:
     assert Delivery.objects.count() == 1
 
 
+@pytest.mark.postgres
+def test_decision_leaves_the_limits_of_the_callers_transaction(booked: Booked) -> None:  # noqa: F811
+    """How long a decision waits for a row is no limit of what the caller does after it."""
+    job_id = booked("hotel", dies=True)
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL lock_timeout = '7s'")
+        decided(Replay(job_id, using="default"))
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("7s",)
+
+
 def test_snapshot_of_now_is_decided_in(booked: Booked) -> None:  # noqa: F811
     """A stricter level alone refuses nothing."""
     job_id = booked("hotel", dies=True)

@@ -193,9 +193,7 @@ def test_r68_a_handler_may_close_its_connection(jobs: JobsKit, declare: Declare)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception])
-def test_r68_who_ends_the_test_run_is_heard(
-    jobs: JobsKit, declare: Declare, error: type[BaseException]
-) -> None:
+def test_r68_who_ends_the_test_run_is_heard(jobs: JobsKit, declare: Declare, error: type[BaseException]) -> None:
     """R68: Ctrl-C, and a time-out of pytest, end the test and not only the attempt, which would be tried again."""
     calls: list[int] = []
 
