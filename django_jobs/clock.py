@@ -20,6 +20,11 @@ def injected() -> datetime | None:
     return _source() if _source is not None else None
 
 
+def source() -> Callable[[], datetime] | None:
+    """Return what :func:`override` put in, or ``None`` when the database's clock counts."""
+    return _source
+
+
 def now() -> datetime:
     """Return the process's idea of now as an aware UTC datetime; never used to decide about a lease."""
     return injected() or datetime.now(UTC)

@@ -22,7 +22,7 @@ from django_jobs.admin.jobs import JobAdmin, group_url
 from django_jobs.admin.reading import is_searchable
 from django_jobs.admin.replaying_many import MANY, NO_ERROR, address, respond_many
 from django_jobs.admin.showing import one_line, when
-from django_jobs.domain.states import DeadReason
+from django_jobs.domain.states import DeadReason, JobState
 from django_jobs.exceptions import OperatorError
 from django_jobs.operate.dead_letters import WINDOW, Group, Groups, group_dead_letters
 from django_jobs.operate.wording import counted
@@ -85,6 +85,12 @@ class DeadLetterAdmin(JobAdmin):
     def has_replay_many_permission(self, request: HttpRequest) -> bool:
         """Say who may replay many; Django asks before it offers the action, and before it runs it."""
         return MANY.allows(request)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Find a job by its id; who may not see all jobs finds dead letters only."""
+        row = super().get_object(request, object_id, from_field)
+        hidden = row is not None and row.state != JobState.DEAD_LETTERED
+        return None if hidden and not request.user.has_perm("django_jobs.view_job") else row
 
     @admin.action(description="Replay…", permissions=["replay_many"])
     def replay_ticked(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:

@@ -238,6 +238,8 @@ def respond(page: ReadingAdmin, offer: Offer, request: HttpRequest, object_id: s
     row = page.get_object(request, object_id)
     if row is None:
         raise Http404(f"There is no {page.opts.verbose_name} {plain(object_id, 50)}.")
+    if not page.has_view_permission(request, row):  # a project's page may show some rows only
+        raise PermissionDenied
     deciding = Deciding(page=page, offer=offer, request=request, row=row)
     return deciding.act() if request.method == "POST" else page.in_time(request, deciding.look)
 

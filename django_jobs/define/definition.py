@@ -136,7 +136,8 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
     Raises:
         DefinitionError: An annotation names something that does not exist.
     """
-    bare = types.FunctionType(func.__code__, func.__globals__, closure=func.__closure__)
+    inner: Any = inspect.unwrap(func)  # where a decorated handler was written, its annotations mean something
+    bare = types.FunctionType(inner.__code__, inner.__globals__, closure=inner.__closure__)
     bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
     try:
         return typing.get_type_hints(bare, include_extras=True)

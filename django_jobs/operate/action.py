@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, OperationalError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import telemetry
 from django_jobs.domain.identity import canonical, fingerprint
@@ -302,14 +303,7 @@ def _bounded(using: str) -> Iterator[None]:
     connection = connections[using]
     outermost = not connection.in_atomic_block
     try:
-        with transaction.atomic(using=using):
-            if connection.vendor == "postgresql":
-                with connection.cursor() as cursor:
-                    if outermost:  # a plan made under the lock must see what was committed before it
-                        cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                        # A web process that stands still here must not keep a job from its worker.
-                        cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [IDLE_FOR])
-                    cursor.execute("SELECT set_config('lock_timeout', %s, true)", [BUSY_AFTER])
+        with transaction.atomic(using=using), _impatient(connection, outermost=outermost):
             yield
     except (OperationalError, IntegrityError) as error:
         state = getattr(error.__cause__, "sqlstate", "")
@@ -320,3 +314,22 @@ def _bounded(using: str) -> Iterator[None]:
             msg = "A worker is committing this job just now; nothing was done. Try again in a moment."
             raise RowBusyError(msg) from error
         raise
+
+
+@contextlib.contextmanager
+def _impatient(connection: BaseDatabaseWrapper, *, outermost: bool) -> Iterator[None]:
+    """Let no statement of the block wait for a row longer than ``BUSY_AFTER``; a caller gets its own limit back."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with connection.cursor() as cursor:
+        if outermost:  # a plan made under the lock must see what was committed before it
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            # A web process that stands still here must not keep a job from its worker.
+            cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [IDLE_FOR])
+        cursor.execute("SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s, true)", [BUSY_AFTER])
+        before = cursor.fetchone()[0]
+    yield
+    if not outermost:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [before])

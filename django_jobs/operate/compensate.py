@@ -45,6 +45,11 @@ class _Seen:
         """Which try to take the effect back this is, from 1."""
         return 1 + sum(row.effect_id == self.effect.pk for row in self.compensations)
 
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether a job that was given up did take it back: it only has to be recorded."""
+        return self.taking_back is not None and self.taking_back.state == EffectState.SUCCEEDED
+
     def standing(self, effect: SideEffect) -> Compensation | None:
         """Return the compensation of an effect that is not void."""
         rows = (row for row in self.compensations if row.effect_id == effect.pk)
@@ -95,7 +100,7 @@ class Compensate(Decision):
     def plan(self) -> Plan:
         """Say what would be taken back, how, and who else relied on it."""
         seen = self._look()
-        how, problem = self._how(seen.effect)
+        how, problem = self._how(seen)
         refused = next(_refusals(seen), "") or problem
         return Plan(
             action=self.name,
@@ -110,7 +115,7 @@ class Compensate(Decision):
         """Record the compensation and the job that carries it out."""
         seen = self._look()
         options = registry.get(COMPENSATION_TYPE).options.changed(key=compensation_key(self.effect_id, seen.number))
-        how, _ = self._how(seen.effect)
+        how, _ = self._how(seen)
         agreed = asdict(how.agreed) if how else {}  # the worker's code may be another one than this
         arguments = {"effect_id": str(self.effect_id), "by_hand": self.by_hand, **agreed}
         result = enqueue_for(seen.job, options, arguments, using=self.using)
@@ -146,13 +151,15 @@ class Compensate(Decision):
             adopters=tuple(Job.objects.using(self.using).filter(pk__in=adopters.values("job_id")).order_by("pk")),
         )
 
-    def _how(self, effect: SideEffect) -> tuple[TakingBack | None, str]:
+    def _how(self, seen: _Seen) -> tuple[TakingBack | None, str]:
         """Return what takes the effect back, or why nothing does."""
-        if self.by_hand or effect.state != EffectState.SUCCEEDED:
+        if self.by_hand or seen.effect.state != EffectState.SUCCEEDED:
             return None, ""
         try:
-            return taking_back_of(effect), ""
+            return taking_back_of(seen.effect), ""
         except (DefinitionError, PayloadError) as error:
+            if seen.is_taken_back:  # nothing is sent: by hand it would be a second time
+                return None, ""
             return None, (
                 f"{error} Take it back by hand, then record that: ask again with by_hand (--by-hand), and say in the "
                 "reason what was done."
@@ -241,7 +248,7 @@ def _lines(seen: _Seen, how: TakingBack | None, *, by_hand: bool) -> Iterator[st
     reference = f" (provider reference {effect.provider_ref})" if effect.provider_ref else ""
     yield f"{_named(effect)} at {effect.provider} is {effect.state}{reference}."
     done = seen.taking_back
-    if done is not None and done.state == EffectState.SUCCEEDED:
+    if done is not None and seen.is_taken_back:
         yield f"Job {done.job_id} took it back before it was given up: the new job sends nothing, and records that."
     elif by_hand:
         yield "Nothing is sent: a job records that it was taken back by hand, or stays on purpose."

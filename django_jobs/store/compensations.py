@@ -79,9 +79,13 @@ def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
     return ""
 
 
-def taking_back_row(effect: SideEffect, *, using: str) -> SideEffect | None:
-    """Return what takes an effect back, whichever job sent it; None while nothing was intended."""
-    found = SideEffect.objects.using(using).filter(
+def taking_back_row(effect: SideEffect, *, using: str, hold: bool = False) -> SideEffect | None:
+    """Return what takes an effect back, whichever job sent it; None while nothing was intended.
+
+    With ``hold`` it is locked until the transaction ends, so that an older snapshot is refused by it.
+    """
+    rows = SideEffect.objects.using(using)
+    found = (rows.select_for_update(no_key=True) if hold else rows).filter(
         tenant=effect.tenant,
         provider=effect.provider,
         business_key=taken_back_key(effect.pk),
@@ -102,6 +106,20 @@ def hold_taking_back(job_id: uuid.UUID, *, using: str) -> EffectState | None:
         return None
     locked = SideEffect.objects.using(using).select_for_update(no_key=True).filter(pk=found.pk)
     return EffectState(locked.values_list("state", flat=True).get())
+
+
+def hold_given_up(original_job_id: uuid.UUID, *, using: str) -> None:
+    """Lock what was to take effects of a job back and was given up: that it was applied may be learned late.
+
+    The caller holds the original. What a standing compensation does is left alone: its end waits for the original.
+    """
+    made = Compensation.objects.using(using).filter(original_job_id=original_job_id)
+    given_up = {row.effect_id: row.effect for row in made.filter(outcome=_VOID).select_related("effect")}
+    if not given_up:
+        return
+    standing = set(made.exclude(outcome=_VOID).values_list("effect_id", flat=True))
+    for effect_id in sorted(given_up.keys() - standing):
+        taking_back_row(given_up[effect_id], using=using, hold=True)
 
 
 def applied_anyway(given_up: Iterable[Compensation], *, using: str) -> set[uuid.UUID]:

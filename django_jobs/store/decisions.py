@@ -17,7 +17,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.compensation import COMPENSATION_TYPE
 from django_jobs.domain.states import CompensationOutcome, JobState
 from django_jobs.models import Compensation, Job, SideEffect
-from django_jobs.store.compensations import applied_anyway, hold_taking_back
+from django_jobs.store.compensations import applied_anyway, hold_given_up, hold_taking_back
 from django_jobs.store.statements import run
 from django_jobs.store.times import database_now
 
@@ -27,8 +27,9 @@ STANDING = (CompensationOutcome.OPEN.value, CompensationOutcome.SUCCEEDED.value)
 def lock_job(job_id: uuid.UUID, *, using: str) -> None:
     """Hold the row of a job, then those of its effects in the order of their ids, until the transaction ends.
 
-    What a compensation's job is to do may be an effect of an earlier job: that one is held too. Call it first in a
-    transaction. SQLite has no row locks: its transactions write one at a time.
+    What a compensation's job is to do may be an effect of an earlier job: that one is held too, and so is what was to
+    take back an effect of the job and was given up. Call it first in a transaction. SQLite has no row locks: its
+    transactions write one at a time.
     """
     job = Job.objects.using(using).select_for_update(no_key=True).filter(pk=job_id)
     job_type = job.values_list("job_type", flat=True).first()
@@ -36,6 +37,8 @@ def lock_job(job_id: uuid.UUID, *, using: str) -> None:
     list(effects.filter(job_id=job_id).order_by("id").values_list("pk"))
     if job_type == COMPENSATION_TYPE:
         hold_taking_back(job_id, using=using)
+    else:
+        hold_given_up(job_id, using=using)
 
 
 def standing_compensations(job_ids: Collection[uuid.UUID], *, using: str) -> dict[uuid.UUID, list[Compensation]]:

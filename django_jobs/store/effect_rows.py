@@ -69,7 +69,7 @@ def compensation_of(effect: SideEffect) -> Literal["none", "open", "succeeded"]:
     outcomes = list(Compensation.objects.using(using).filter(effect_id=effect.pk).values_list("outcome", flat=True))
     standing = [outcome for outcome in outcomes if outcome != CompensationOutcome.VOID]
     if not standing and outcomes:  # all were given up; one of them may have been applied all the same
-        found = taking_back_row(effect, using=using)
+        found = taking_back_row(effect, using=using, hold=True)
         return "succeeded" if found is not None and found.state == EffectState.SUCCEEDED else "none"
     return cast('Literal["none", "open", "succeeded"]', standing[0] if standing else "none")
 

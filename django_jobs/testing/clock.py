@@ -42,6 +42,12 @@ class JobsClock:
             self._installed.close()
         self._installed = None
 
+    @classmethod
+    def in_force(cls) -> JobsClock | None:
+        """Return the one that is the clock of this process, None for none."""
+        found = getattr(clock.source(), "__self__", None)
+        return found if isinstance(found, JobsClock) else None
+
     @property
     def is_in_force(self) -> bool:
         """Whether it is the clock of this process."""

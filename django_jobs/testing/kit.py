@@ -32,12 +32,13 @@ class JobsKit:
 
     Args:
         using: The database whose jobs are meant.
-        clock: A clock that is in force already; default: one of the kit's own.
+        clock: A clock of the test's; default: the one that is in force when the kit is entered, else one of its own.
     """
 
     def __init__(self, *, using: str = DEFAULT_DB_ALIAS, clock: JobsClock | None = None) -> None:
         self.using = using
         self.clock = clock or JobsClock()
+        self._takes_any_clock = clock is None
         self.receivers: dict[str, FakeReceiver] = {}
         self._stack: ExitStack | None = None
 
@@ -53,6 +54,8 @@ class JobsKit:
                 "in a test run only, after django.test.utils.setup_test_environment()."
             )
             raise KitError(msg)
+        if self._takes_any_clock:  # two clocks in one process: the first would be moved, and nothing would follow
+            self.clock = JobsClock.in_force() or self.clock
         with ExitStack() as stack:
             if not self.clock.is_in_force:
                 stack.enter_context(self.clock)

@@ -150,10 +150,20 @@ class _LentInside(_Lent):
         if _is_broken(self):  # the server would answer ROLLBACK to the COMMIT of such a transaction
             self._rollback()
             return
-        self.check_constraints()
+        self._check_constraints()
         self._mark(f"RELEASE SAVEPOINT {_BEGUN}")
         self._has_begun = False
         self._put_limits_back()
+
+    def _check_constraints(self: Any) -> None:
+        """Check what a COMMIT would; which constraints are deferred stays as it was, as after a COMMIT."""
+        if self.vendor != "postgresql":
+            self.check_constraints()
+            return
+        self._mark(f"SAVEPOINT {_ONE}")
+        with self.wrap_database_errors:
+            self.connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        self._take_back(_ONE)
 
     def _rollback(self: Any) -> None:
         if self._has_begun and self.connection is not None:
@@ -194,7 +204,10 @@ def _made_from(lender: BaseDatabaseWrapper) -> Any:
 def lent(using: str) -> Iterator[None]:
     """Lend every connection of this thread that is in use to what runs in the block; ``using`` is opened if need be.
 
+    One that the test class does not name in ``databases`` stays what it is there: closed, for a handler too.
+
     Raises:
+        AssertionError: ``using`` is such a one; Django's message says what to do.
         KitError: A transaction of the test's own is open, in which no worker would see what is not committed yet.
     """
     try:
@@ -202,7 +215,10 @@ def lent(using: str) -> Iterator[None]:
     except InterfaceError as error:
         msg = f"The test's connection to the database {using!r} is gone: {error}"
         raise KitError(msg) from error
-    lenders = [found for found in connections.all(initialized_only=True) if found.connection is not None]
+    if _is_closed(connections[using]):
+        connections[using].cursor()  # Django's own words
+    in_use = [found for found in connections.all(initialized_only=True) if found.connection is not None]
+    lenders = [found for found in in_use if not _is_closed(found)]
     for lender in lenders:
         _check(lender)
     with ExitStack() as stack:
@@ -211,6 +227,12 @@ def lent(using: str) -> Iterator[None]:
             stack.callback(_give_back, lender, made)
             connections[lender.alias] = made
         yield
+
+
+def _is_closed(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether Django put an error in the place of this connection's methods, for the tests of a class."""
+    put = vars(connection).get("cursor")
+    return hasattr(put, "wrapped") and hasattr(put, "message")
 
 
 def _check(lender: Any) -> None:

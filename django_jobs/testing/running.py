@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import os
 import socket
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
@@ -54,12 +57,43 @@ def run_due(using: str) -> AttemptReport | None:
 
     Raises:
         KitError: The end of the attempt could not be recorded.
+        BaseException: What the handler met was meant for the test run, as Ctrl-C is; its attempt is recorded.
     """
     with lent(using):
         found = _claimer(using).take(1, 0)
         for attempt in found:
+            heard = _listen(attempt)
             contextvars.copy_context().run(execute, attempt)  # language and time zone of the test stay
+            if heard:
+                raise heard[0]
         return _report(found[0].attempt_id, using) if found else None
+
+
+def _listen(attempt: RunningAttempt) -> list[BaseException]:
+    """Return where what ends the test run is put when the handler meets it.
+
+    A worker's thread gets nothing of that kind. Here it would end one attempt, and the next one would run, and hang.
+    """
+    heard: list[BaseException] = []
+    func = attempt.definition.func
+
+    @functools.wraps(func)
+    def listened(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return func(*args, **kwargs)
+        except BaseException as error:
+            if _ends_the_run(error):
+                heard.append(error)
+            raise
+
+    attempt.definition = replace(attempt.definition, func=listened)
+    return heard
+
+
+def _ends_the_run(error: BaseException) -> bool:
+    """Say whether it is Ctrl-C, or an outcome of pytest: a time-out, a skip."""
+    outcome = any(kind.__module__.startswith("_pytest.") for kind in type(error).__mro__)
+    return outcome or isinstance(error, KeyboardInterrupt)
 
 
 def lose_due(using: str) -> RunningAttempt:

@@ -28,6 +28,7 @@ from tests.factories_decisions import decided, operator
 from tests.factories_outbox import DeliveryFactory, OutboxEventFactory, SubscriptionFactory
 from tests.integration.compensation import trips
 from tests.integration.compensation.conftest import Booked, RunNext, agency, booked, run_next  # noqa: F401  fixtures
+from tests.integration.compensation.test_late_answers import GivenUp
 from tests.integration.compensation.trips import effect_of
 from tests.integration.worker.conftest import claimer
 
@@ -101,6 +102,42 @@ def test_job_is_left_alone_when_an_effect_is_taken_back_meanwhile(
     job = Job.objects.get(pk=job_id)
     assert (job.state, job.generation, job.resolution) == ("dead_lettered", 1, None)
     assert verify(using="default").violated == ()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", [Replay, Discard])
+def test_job_is_left_alone_when_it_is_learned_meanwhile_that_its_effect_was_taken_back(
+    booked: Booked,  # noqa: F811
+    run_next: RunNext,  # noqa: F811
+    agency: trips.Agency,  # noqa: F811
+    kind: Callable[..., Decision],
+    level: str,
+) -> None:
+    """A late confirmation of a refund that was given up counts as much as a decision."""
+    late = GivenUp(booked, run_next, agency)
+
+    overtaken(lambda: kind(late.original, using="default"), late.applied_after_all, level=level)
+
+    job = Job.objects.get(pk=late.original)
+    assert (job.state, job.generation, job.resolution) == ("dead_lettered", 1, None)
+
+
+@pytest.mark.postgres
+def test_completion_on_a_receipt_that_was_taken_back_anyway_is_undone(
+    booked: Booked,  # noqa: F811
+    run_next: RunNext,  # noqa: F811
+    agency: trips.Agency,  # noqa: F811
+) -> None:
+    """What is learned late keeps an adopter of a stricter level from succeeding, as a decision does."""
+    late = GivenUp(booked, run_next, agency)
+    adopter = booked("hotel")
+    (claimed,) = (trips.book.enqueue(city="Oslo", steps=[]) and claimer().take(1, 0)) or ()
+    EffectAdoption.objects.filter(job_id=adopter).update(job_id=claimed.job_id)
+
+    with old_snapshot():
+        elsewhere(late.applied_after_all)
+        with pytest.raises(OperationalError, match="could not serialize"), transaction.atomic():
+            recheck_adopted(claimed)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -196,6 +233,18 @@ def test_event_gets_its_route_once() -> None:
     overtaken(reroute, lambda: decided(reroute()))
 
     assert Delivery.objects.count() == 1
+
+
+@pytest.mark.postgres
+def test_decision_leaves_the_limits_of_the_callers_transaction(booked: Booked) -> None:  # noqa: F811
+    """How long a decision waits for a row is no limit of what the caller does after it."""
+    job_id = booked("hotel", dies=True)
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL lock_timeout = '7s'")
+        decided(Replay(job_id, using="default"))
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("7s",)
 
 
 def test_snapshot_of_now_is_decided_in(booked: Booked) -> None:  # noqa: F811

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Permission
 from django.core import serializers
 from django.db import models
 from django.test import Client
 
 from django_jobs.admin.decisions import OFFERS, offers_of
+from django_jobs.admin.jobs import JobAdmin
 from django_jobs.admin.pages import PAGES
 from django_jobs.admin.replaying_many import MANY
 from django_jobs.models import Job
 from django_jobs.operate.roles import LEAD, OPERATOR, VIEWER, roles
+from tests.factories import JobFactory
 from tests.factories_pages import one_of_each, person
 from tests.integration.admin.conftest import address
 from tests.integration.commands.test_jobs_command import jobs
@@ -75,6 +78,47 @@ def test_each_role_gets_what_it_may(client: Client, role: str) -> None:
             allowed = bool(needed) and (holds is None or needed in holds)
             assert answer.status_code == (SEEN if allowed else FORBIDDEN), (role, url, answer.request["REQUEST_METHOD"])
     assert everything() == before
+
+
+@pytest.mark.parametrize("name", ["change", "history", "payload", "cancel"])
+def test_whoever_sees_dead_letters_alone_sees_no_other_job(client: Client, name: str) -> None:
+    """The pages of dead letters are those of all jobs, for whoever may see all jobs; for others there is none there."""
+    user = person(is_staff=True)
+    given = ["view_deadletter", "view_job_payload", "cancel_job"]
+    user.user_permissions.set(Permission.objects.filter(codename__in=given))
+    client.force_login(user)
+    dead, other = JobFactory(dead_lettered=True), JobFactory(queued=True)
+
+    assert client.get(address("deadletter", name, dead.pk)).status_code == SEEN
+    for answer in (
+        client.get(address("deadletter", name, other.pk)),
+        client.post(address("deadletter", name, other.pk)),
+    ):
+        assert (answer.status_code, str(other.pk) in answer.content.decode()) in [
+            (302, False),
+            (403, False),
+            (404, False),
+        ]
+
+    user.user_permissions.add(Permission.objects.get(codename="view_job"))
+    assert client.get(address("deadletter", name, other.pk)).status_code == SEEN
+
+
+@pytest.mark.parametrize("name", ["change", "history", "payload", "replay"])
+def test_project_that_shows_some_rows_shows_their_decisions_alone(
+    client: Client, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whether a user may see this row is asked of the page, as Django asks it, on the pages of decisions too."""
+    user = person(is_staff=True, is_superuser=True)
+    client.force_login(user)
+    mine, theirs = JobFactory(dead_lettered=True, subject="mine"), JobFactory(dead_lettered=True, subject="theirs")
+    monkeypatch.setattr(
+        JobAdmin, "has_view_permission", lambda page, request, obj=None: obj is None or obj.subject == "mine"
+    )
+
+    assert client.get(address("job", name, mine.pk)).status_code == SEEN
+    assert client.get(address("job", name, theirs.pk)).status_code == FORBIDDEN
+    assert client.post(address("job", name, theirs.pk)).status_code == FORBIDDEN
 
 
 def test_every_decision_needs_a_permission_of_some_role() -> None:

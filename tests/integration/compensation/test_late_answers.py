@@ -173,6 +173,23 @@ def test_late_answer_changes_the_plan(given_up: GivenUp) -> None:
     assert Compensate(given_up.effect.pk, using="default").plan().digest != seen.digest
 
 
+def test_nobody_is_told_to_take_back_by_hand_what_was_taken_back_anyway(
+    given_up: GivenUp, run_next: RunNext, agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing has to be sent, so it does not matter that this code could send nothing: the money goes back once."""
+    given_up.applied_after_all()
+    monkeypatch.setattr(trips.hotel, "_compensation", None)
+
+    plan = Compensate(given_up.effect.pk, using="default").plan()
+    assert (plan.refused, "by hand" in " ".join(plan.lines)) == ("", False)
+    compensate(given_up.effect.pk)
+
+    assert run_next().state == "succeeded"
+    assert Job.objects.get(pk=given_up.original).resolution == "compensated"
+    assert [what for what, _ in agency.applied] == ["hotel"]
+    sound()
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize("make", [Cancel, Discard])
 def test_answer_that_arrives_during_the_decision_is_waited_for(

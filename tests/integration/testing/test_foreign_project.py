@@ -34,6 +34,11 @@ def book(name):
 
 
 @job
+def stray(name):
+    Group.objects.using("other").create(name=name)
+
+
+@job
 def fail():
     raise ValueError("no such order")
 """
@@ -78,7 +83,7 @@ from django.contrib.auth.models import Group
 from django.test import TestCase
 
 from django_jobs.testing import JobsKit
-from till.jobs import book
+from till.jobs import book, stray
 
 
 class TillTests(TestCase):
@@ -95,12 +100,30 @@ class TillTests(TestCase):
 class OtherTests(TestCase):
     databases = {"default", "other"}
 
+    def test_closed_database_was_left_alone(self):
+        self.assertEqual(Group.objects.using("other").count(), 0)
+
     def test_jobs_of_another_database(self):
         jobs = self.enterContext(JobsKit(using="other"))
         book.using(database="other").enqueue(name="bob")
         jobs.assert_enqueued(book, count=1)
         jobs.run_until_idle().assert_succeeded()
         self.assertEqual(Group.objects.using("default").get().name, "bob")
+
+
+class ClosedTests(TestCase):
+    # The first class of all: the other database is open since its tables were made, and closed for these tests.
+
+    def test_handler_has_the_databases_of_the_test_alone(self):
+        jobs = self.enterContext(JobsKit())
+        stray.enqueue(name="eve")
+        (attempt, *_) = jobs.run_until_idle().attempts
+        self.assertEqual(attempt.outcome, "failed")
+        self.assertIn("not allowed", attempt.error)
+
+    def test_kit_of_a_closed_database_is_refused(self):
+        with JobsKit(using="other") as jobs, self.assertRaisesRegex(AssertionError, "not allowed"):
+            jobs.run_until_idle()
 """
 
 
@@ -150,7 +173,7 @@ def test_r68_the_kit_needs_no_pytest(project: Path) -> None:
     """R68: Django's own runner runs jobs of one and of two databases inside a TestCase, and pytest is never imported."""
     printed = run(project, "-m", "django", "test", "till", "-v", "0")
 
-    assert "Ran 2 tests" in printed
+    assert "Ran 5 tests" in printed
 
 
 def test_r68_the_plugin_is_lazy(project: Path) -> None:

@@ -458,6 +458,20 @@ def test_r68_a_clock_is_in_force_once() -> None:
         moved.__enter__()
 
 
+def test_r68_kits_of_one_test_have_one_clock(opened: str, declare: Declare) -> None:
+    """R68: a second kit, for another database, moves the clock that is in force, and each runs what is due later."""
+    later = declare(nothing).using(run_after=timedelta(days=1))
+    later.enqueue()
+
+    with JobsKit() as first, JobsKit() as second:
+        assert first.run_until_idle().outcomes == ["succeeded"]
+        later.enqueue()
+        assert second.run_until_idle().outcomes == ["succeeded"]
+        assert abs(first.clock.now() - clock.now()) < timedelta(seconds=5)
+
+    assert clock.injected() is None
+
+
 def test_r68_the_clock_says_what_it_takes() -> None:
     """R68: only forward, by a timedelta or to an aware time; afterwards the process has its own clock again."""
     with JobsClock() as moved:
