@@ -48,7 +48,7 @@ def test_look_finds_calls_whatever_they_name() -> None:
     assert [point for _, point in calls(ast.parse(code))] == ["claim.before", ""]
 
 
-@pytest.mark.parametrize("point", ["", "claim.befor", "nothing"])
+@pytest.mark.parametrize("point", ["", "claim.befo", "nothing"])
 def test_unknown_point_cannot_be_armed(point: str) -> None:
     """A test that names no point of the table is told so at once."""
     with pytest.raises(ValueError, match="There is no fault point"), faults.armed(point, print):
