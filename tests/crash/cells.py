@@ -138,6 +138,8 @@ def why_not(point: str, kind: str, scenario: Scenario, vendor: str) -> str:
             return "a process frozen inside a transaction holds SQLite's only write lock, which is documented"
     elif (point, scenario) in ONE_STATEMENT:
         return "the statement is its own transaction on PostgreSQL"
+    if scenario is COMPENSATING and kind == "freeze":
+        return "the job of a compensation has the package's own lease, which outlasts what a cell waits for"
     if scenario.stops and kind == "term":
         return "the worker is asked to stop already"
     return ""
@@ -169,6 +171,6 @@ def cells(kind: str, vendor: str) -> list[Cell]:
 
 # How many cells must run at least: a change that makes the matrix smaller has to say so here.
 LEAST: dict[str, dict[str, int]] = {
-    "postgresql": {"kill": 41, "raise": 41, "term": 39, "freeze": 41, **dict.fromkeys(CONNECTION, 41)},
-    "sqlite": {"kill": 44, "raise": 44, "term": 42, "freeze": 28},
+    "postgresql": {"kill": 41, "raise": 41, "term": 39, "freeze": 38, **dict.fromkeys(CONNECTION, 41)},
+    "sqlite": {"kill": 44, "raise": 44, "term": 42, "freeze": 26},
 }

@@ -20,6 +20,8 @@ FEW = (
     ("finish.after_update", "kill", "row"),
     ("finish.after_commit", "kill", "row"),
 )
+# The kinds that every check of a change runs; the others take minutes each.
+EACH = dict.fromkeys(("kill", "raise", "lose_reply"), pytest.mark.slow)
 
 
 def test_few_cells(make_matrix: MakeMatrix, vendor: str) -> None:
@@ -31,19 +33,17 @@ def test_few_cells(make_matrix: MakeMatrix, vendor: str) -> None:
     matrix.report(least=len(FEW))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kind", PROCESS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=EACH.get(kind, pytest.mark.long)) for kind in PROCESS])
 def test_every_point(make_matrix: MakeMatrix, kind: str, vendor: str) -> None:
     """Every cell of one kind; a frozen process has a second worker beside it, which takes its job over."""
     frozen = kind == "freeze"
     run_all(make_matrix(workers=2 if frozen else 1, short_lease=frozen), cells(kind, vendor), least=LEAST[vendor][kind])
 
 
-@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("kind", CONNECTION)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=EACH.get(kind, pytest.mark.long)) for kind in CONNECTION])
 def test_every_point_with_a_lost_connection(make_matrix: MakeMatrix, kind: str, vendor: str) -> None:
     """Every cell in which a request, a reply or the session of one thread is lost; SQLite has none of these."""
     run_all(make_matrix(), cells(kind, vendor), least=LEAST[vendor][kind])
