@@ -91,6 +91,7 @@ def run_group_kill(make_worker: MakeWorker, witness: Witness, *, times: dict[str
     return recoveries([kill], witness)
 
 
+@pytest.mark.slow
 def test_killed_group_is_rescued_by_any_other_worker_r16(
     make_worker: MakeWorker, witness: Witness, rows: Rows, vendor: str
 ) -> None:

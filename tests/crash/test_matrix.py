@@ -17,8 +17,6 @@ MakeMatrix = Callable[..., Matrix]
 FEW = (
     ("claim.after_commit", "raise", "row"),
     ("effect.after_call", "kill", "paying"),
-    ("finish.after_update", "kill", "row"),
-    ("finish.after_commit", "kill", "row"),
 )
 # The kinds that every check of a change runs; the others take minutes each.
 EACH = dict.fromkeys(("kill", "raise", "lose_reply"), pytest.mark.slow)
