@@ -19,7 +19,8 @@ from tests.databases import Server
 MakeWorker = Callable[..., WorkerProcess]
 
 
-# Whole files that take up to a minute or two each: the quick run keeps a few that kill and wake real workers.
+# Whole files that take up to a minute or two each: the quick run keeps the demo on
+# SQLite, which kills and freezes workers, and what wakes them.
 SLOW_FILES = frozenset(
     [
         *(
@@ -28,14 +29,16 @@ SLOW_FILES = frozenset(
             "test_compensation",
             "test_frozen",
             "test_growth",
+            "test_kill",
             "test_metrics",
             "test_outage",
             "test_outbox",
             "test_overdue",
         ),
-        *("test_poison", "test_replay_many", "test_reports", "test_stop", "test_suspects"),
+        *("test_poison", "test_replay_many", "test_reports", "test_stop", "test_suspects", "test_vanished"),
     ]
 )
+SLOW_TEST = "test_demo_charges_every_order_once_through_all_faults[postgresql"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -44,7 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         # The hook sees the items of every folder, and other folders have files of the same name.
         here = item.path.parent == Path(__file__).parent
-        if here and item.path.stem in SLOW_FILES and not item.get_closest_marker("long"):
+        is_slow = item.path.stem in SLOW_FILES or item.name.startswith(SLOW_TEST)
+        if here and is_slow and not item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
 
 

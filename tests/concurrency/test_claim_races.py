@@ -55,6 +55,7 @@ def test_threads_never_get_one_job_twice(server: Server) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.slow
 def test_r01_processes_never_run_one_job_twice(server: Server, database_url: str) -> None:
     """R01: eight processes, 2,000 jobs: 2,000 attempts, no job with two, none left, and several took part."""
     connection.cursor().execute(
@@ -71,6 +72,7 @@ def test_r01_processes_never_run_one_job_twice(server: Server, database_url: str
     _each_ran_once(2000, processes=4)
 
 
+@pytest.mark.slow
 @pytest.mark.sqlite
 def test_r15_processes_on_sqlite_never_run_one_job_twice(server: Server, database_url: str) -> None:
     """R15: a database file, four processes, 500 jobs: 500 attempts, no duplicate, no crash."""

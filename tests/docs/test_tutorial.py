@@ -53,6 +53,7 @@ def follow(reader: Reader, blocks: list[Block]) -> None:
             reader.follow(block)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_tutorial_does_what_it_shows(reader: Reader) -> None:
     """A newcomer who follows the pages in order sees exactly what they show, up to ids, times and widths."""

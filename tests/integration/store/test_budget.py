@@ -53,6 +53,7 @@ def test_job_key_and_attempt_have_ten_indexes(database: Server) -> None:
     assert _one(sql, ["django_jobs_attempt"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("produce", [_singly, _at_once])
 def test_wal_of_a_job_is_bounded(
     own_server: Cluster, produce: Callable[[range], object], record_property: Callable[[str, object], None]

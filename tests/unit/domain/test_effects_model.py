@@ -43,7 +43,7 @@ from tests.unit.domain.effect_worlds import (
     with_job,
 )
 
-pytestmark = pytest.mark.usefixtures("untraced")
+pytestmark = [pytest.mark.usefixtures("untraced"), pytest.mark.slow]
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -351,9 +351,7 @@ class Search:
 
 
 def _case(name: str) -> object:
-    """The two largest searches, of providers that forget their keys, are part of the slow run."""
-    marks = [pytest.mark.slow] if name.startswith("forgets keys") else []
-    return pytest.param(PROVIDERS[name], id=name, marks=marks)
+    return pytest.param(PROVIDERS[name], id=name)
 
 
 @pytest.mark.parametrize("other_bytes", [False, True], ids=["same bytes", "other bytes"])
