@@ -7,11 +7,21 @@ from datetime import timedelta
 
 import pytest
 
+from django_jobs import faults
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import ReplayState
 from django_jobs.exceptions import JobsError
-from django_jobs.models import Delivery, Destination, ReplayRequest
-from django_jobs.store import breakers, compensations, decisions, groups, outbox, redispatching, replay_requests
+from django_jobs.models import Delivery, Destination, Job, ReplayRequest
+from django_jobs.store import (
+    breakers,
+    cancels,
+    compensations,
+    decisions,
+    groups,
+    outbox,
+    redispatching,
+    replay_requests,
+)
 from tests.factories import JobFactory
 from tests.factories_compensation import CompensationFactory
 from tests.factories_decisions import ReplayRequestFactory
@@ -42,6 +52,19 @@ def test_probe_that_found_nothing_is_given_back() -> None:
     assert not breakers.take_probe("bank", pause=MINUTE, using="default")
     breakers.give_probe_back("bank", using="default")
     assert breakers.take_probe("bank", pause=MINUTE, using="default")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_job_that_ended_meanwhile_is_not_cancelled() -> None:
+    """Whoever cancels in a transaction of its own, too late, changes nothing, and no commit of it is told."""
+    job = JobFactory(succeeded=True)
+    before = Job.objects.values().get()
+
+    with faults.recorded() as reached:
+        assert cancels.cancel(job.pk, using="default") is None
+
+    assert Job.objects.values().get() == before
+    assert [point for point in reached if point.startswith("cancel.")] == ["cancel.before"]
 
 
 @pytest.mark.django_db
