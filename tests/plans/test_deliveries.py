@@ -178,7 +178,7 @@ def test_one_hot_key(server: Server) -> None:
             " VALUES (gen_random_uuid(), 'tests.order.paid', 1, 'crm', now(), now())"
         )
     run = shown("publish one more", best("outbox/emit", event))
-    small(run, "subscription_once", "delivery_head")
+    small(run, "delivery_head")  # of the subscriptions there is one page, whichever way it is read
 
     run = shown("sweep a hot key", best("outbox/sweep", {"destination": "crm", "after": "", "limit": 500}))
     small(run, "delivery_head")
