@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 
 from django_jobs.exceptions import ActionChangedError
-from django_jobs.models import Compensation, Delivery, EffectAdoption, Job, OperatorAction, SideEffect
+from django_jobs.models import CancelRequest, Compensation, Delivery, EffectAdoption, Job, OperatorAction, SideEffect
 from django_jobs.operate.action import Decision
 from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.compensate import Compensate
@@ -195,6 +195,8 @@ def test_running_job_is_asked_once_to_end() -> None:
     job = JobFactory(running=True)
 
     overtaken(lambda: Cancel(job.pk, using="default"), lambda: decided(Cancel(job.pk, using="default")))
+
+    assert CancelRequest.objects.get().job_id == job.pk
 
 
 def test_effect_is_judged_once() -> None:

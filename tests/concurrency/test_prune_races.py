@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,6 +100,23 @@ def finished_long_ago(many: int, *, days: float = 500) -> None:
 def recorded(kind: str) -> int:
     """Return how many rows the records of this kind tell."""
     return PrunedStretch.objects.filter(kind=kind).aggregate(many=models.Sum("rows"))["many"] or 0
+
+
+def pruning_that_pauses(monkeypatch: pytest.MonkeyPatch, statement: str) -> Callable[[Callable[[], None]], None]:
+    """Return a run of pruning that stands still between a statement of its batch and the commit."""
+    real = store_prune.run
+
+    def prune_slowly(pause: Callable[[], None]) -> None:
+        def run(name: str, params: Any, *, using: str) -> Any:
+            rows = real(name, params, using=using)
+            if name == statement:
+                pause()
+            return rows
+
+        monkeypatch.setattr(store_prune, "run", run)
+        prune(using="default")
+
+    return prune_slowly
 
 
 def ended(**changes: Any) -> Story:
@@ -208,17 +226,6 @@ def test_adoption_that_commits_between_look_and_lock_is_seen(server: Server, mon
 def test_workers_and_producers_go_on_beside_an_open_batch(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that stands before its commit holds nothing that an enqueue, a claim or a success needs."""
     ended(key="order:1")
-    real = store_prune.run
-
-    def prune_slowly(pause: Any) -> None:
-        def run(name: str, params: Any, *, using: str) -> Any:
-            rows = real(name, params, using=using)
-            if name == "prune/content":
-                pause()
-            return rows
-
-        monkeypatch.setattr(store_prune, "run", run)
-        prune(using="default")
 
     def work() -> str:
         charge.enqueue(order_id=5)
@@ -226,7 +233,7 @@ def test_workers_and_producers_go_on_beside_an_open_batch(server: Server, monkey
         store.succeed(claimed, result=None, budget=BUDGET)
         return str(Job.objects.get(pk=claimed.job_id).state)
 
-    with later(days=40), meanwhile(prune_slowly) as finish:
+    with later(days=40), meanwhile(pruning_that_pauses(monkeypatch, "prune/content")) as finish:
         if server.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '1s'")
@@ -293,21 +300,11 @@ def test_whoever_sends_an_event_again_that_is_being_pruned_hears_that_it_is_gone
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is sent without its event, and nothing is half there."""
-    delivery, real = DeliveryFactory(published=True), store_prune.run
+    delivery = DeliveryFactory(published=True)
     decision = Redispatch(delivery.pk, using="default")
     digest = decision.plan().digest
 
-    def prune_slowly(pause: Any) -> None:
-        def run(name: str, params: Any, *, using: str) -> Any:
-            rows = real(name, params, using=using)
-            if name == "prune/events":
-                pause()
-            return rows
-
-        monkeypatch.setattr(store_prune, "run", run)
-        prune(using="default")
-
-    with later(days=91), meanwhile(prune_slowly) as finish:
+    with later(days=91), meanwhile(pruning_that_pauses(monkeypatch, "prune/events")) as finish:
         answers = together(lambda: decision.submit(ADA, digest=digest), finish)
 
     assert isinstance(answers[0], DeliveryNotFoundError | RowBusyError)
@@ -322,17 +319,6 @@ def test_producers_and_dispatchers_go_on_beside_an_open_batch_of_events(
     OrderingKeyFactory(ordering_key="order:1", last_seq=1)
     DeliveryFactory(event=OutboxEventFactory(ordering_key="order:1", key_seq=1, routed_count=1), published=True)
     SubscriptionFactory()
-    real = store_prune.run
-
-    def prune_slowly(pause: Any) -> None:
-        def run(name: str, params: Any, *, using: str) -> Any:
-            rows = real(name, params, using=using)
-            if name == "prune/events":
-                pause()
-            return rows
-
-        monkeypatch.setattr(store_prune, "run", run)
-        prune(using="default")
 
     texts = ("subject", "tenant", "dataref", "correlation_id", "causation_id", "traceparent")
     second = NewEvent(
@@ -357,7 +343,8 @@ def test_producers_and_dispatchers_go_on_beside_an_open_batch_of_events(
         )
         return mark_published([(claimed, Confirmed("ok"))], using="default")
 
-    with later(days=91), meanwhile(prune_slowly) as finish:  # one time for all: a delivery is due when it was published
+    slowly = pruning_that_pauses(monkeypatch, "prune/events")
+    with later(days=91), meanwhile(slowly) as finish:  # one time for all: a delivery is due when it was published
         if server.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute("SET lock_timeout = '1s'")
@@ -383,9 +370,9 @@ def test_several_prunes_of_events_at_once_take_everything_once(server: Server) -
 
     with later(days=91):
         found = together(run, run, run)
-    assert [item for item in found if isinstance(item, Exception)] == []
-    assert not verify(using="default").violated
-    rest = run()
+        assert [item for item in found if isinstance(item, Exception)] == []
+        assert not verify(using="default").violated
+        rest = run()
 
     assert sum(item.events for item in found) + rest.events == 120 == recorded("events")
     assert set(PrunedOrder.objects.values_list("ordering_key", "last_seq")) == {("a", 40), ("b", 40), ("c", 40)}

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import time
-import tracemalloc
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.db import connection, models
 
 from django_jobs.domain.ids import first_id
 from django_jobs.models import Delivery, DeliveryAttempt, OutboxEvent, PrunedOrder, PrunedStretch
-from django_jobs.operate.prune import prune
 from django_jobs.operate.verify import verify
 from django_jobs.store import prune as store_prune
-from django_jobs.store.statements import load
 from tests.databases import Server
 from tests.factories_outbox import DeliveryFactory
+from tests.integration.store.measuring import blocks, measured_prune
 
 EVENTS = int(os.environ.get("TEST_PRUNE_EVENTS", "20000"))  # how many does not matter to what is asserted
 MEMORY = 20 * 1024 * 1024  # bytes, whatever the number of events
@@ -97,40 +93,20 @@ def test_many_events_are_pruned_in_bounded_memory(
 ) -> None:
     """All go; no batch takes long, memory does not grow with their number, and it all adds up."""
     fill(EVENTS)
-    real, slowest = store_prune._take, [0.0]
-
-    def timed(*arguments: Any) -> int:
-        started = time.monotonic()
-        taken = real(*arguments)
-        slowest[0] = max(slowest[0], time.monotonic() - started)
-        return taken
-
-    monkeypatch.setattr(store_prune, "_take", timed)
-    tracemalloc.start()
-    found = prune(using="default")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    run = measured_prune(monkeypatch)
+    found = run.found
     with capsys.disabled():
         print(
             f"\npruned {EVENTS} events in {found.seconds:.1f} s: {EVENTS / found.seconds:.0f} events/s, longest batch "
-            f"{slowest[0] * 1000:.0f} ms, memory {peak / 1048576:.1f} MB, {PrunedStretch.objects.count()} records"
+            f"{run.slowest * 1000:.0f} ms, memory {run.peak / 1048576:.1f} MB, {PrunedStretch.objects.count()} records"
         )
 
     assert (found.events, found.kept_events, found.complete) == (EVENTS, {}, True)
     assert OutboxEvent.objects.count() == Delivery.objects.count() == DeliveryAttempt.objects.count() == 0
     assert PrunedStretch.objects.aggregate(many=models.Sum("rows"))["many"] == EVENTS
     assert PrunedOrder.objects.count() == 100
-    assert peak < MEMORY
+    assert run.peak < MEMORY
     assert not verify(using="default").violated
-
-
-def blocks(name: str, params: dict[str, Any]) -> tuple[int, int]:
-    """Return how many rows and how many pages of tables and indexes a statement reads."""
-    (text,) = load("postgresql", name)
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", params)
-        plan = cursor.fetchone()[0][0]["Plan"]
-    return plan["Actual Rows"], plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
 
 
 @pytest.mark.postgres

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
-import tracemalloc
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.db import connection, models
 
 from django_jobs.domain.ids import first_id
 from django_jobs.models import Job, JobPayload, PrunedStretch, Send
-from django_jobs.operate.prune import prune
 from django_jobs.operate.verify import verify
-from django_jobs.store import prune as store_prune
-from django_jobs.store.statements import load
 from tests.databases import Server
+from tests.integration.store.measuring import blocks, measured_prune
 
 JOBS = int(os.environ.get("TEST_PRUNE_JOBS", "20000"))  # how many does not matter to what is asserted
 MEMORY = 20 * 1024 * 1024  # bytes, whatever the number of jobs
@@ -100,23 +95,12 @@ def test_two_hundred_thousand_jobs_are_pruned_in_bounded_memory(
 ) -> None:
     """Content and rows of all go; no batch takes long, memory does not grow with their number, and it all adds up."""
     fill(JOBS)
-    before, real, slowest = sizes(), store_prune._take, [0.0]
-
-    def timed(*arguments: Any) -> int:
-        started = time.monotonic()
-        taken = real(*arguments)
-        slowest[0] = max(slowest[0], time.monotonic() - started)
-        return taken
-
-    monkeypatch.setattr(store_prune, "_take", timed)
-    tracemalloc.start()
-    found = prune(using="default")
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    before, run = sizes(), measured_prune(monkeypatch)
+    found = run.found
     with capsys.disabled():
         print(
             f"\npruned {JOBS} jobs in {found.seconds:.1f} s: {2 * JOBS / found.seconds:.0f} jobs/s (content and rows), "
-            f"longest batch {slowest[0] * 1000:.0f} ms, memory {peak / 1048576:.1f} MB, "
+            f"longest batch {run.slowest * 1000:.0f} ms, memory {run.peak / 1048576:.1f} MB, "
             f"{PrunedStretch.objects.count()} records\nbefore: {before}\nafter, not vacuumed: {sizes()}"
         )
     with connection.cursor() as cursor:
@@ -127,7 +111,7 @@ def test_two_hundred_thousand_jobs_are_pruned_in_bounded_memory(
     assert (found.content, found.jobs, found.complete) == (JOBS, JOBS, True)
     assert Job.objects.count() == JobPayload.objects.count() == Send.objects.count() == 0
     assert PrunedStretch.objects.aggregate(many=models.Sum("rows"))["many"] >= 2 * JOBS
-    assert peak < MEMORY
+    assert run.peak < MEMORY
     assert not verify(using="default").violated
 
 
@@ -143,9 +127,6 @@ def test_looks_read_as_many_entries_as_they_take(server: Server) -> None:
             "upto": first_id(datetime.now(UTC)),
             **dict.fromkeys(("content_before", "dead_before", "rows_before"), datetime.now(UTC)),
         }
-        (text,) = load("postgresql", f"prune/{kind}_due")
-        with connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}", params)
-            plan = cursor.fetchone()[0][0]["Plan"]
-        assert plan["Actual Rows"] == 10
-        assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 300, kind
+        rows, pages = blocks(f"prune/{kind}_due", params)
+        assert rows == 10
+        assert pages < 300, kind
