@@ -140,6 +140,12 @@ def _claimed(row: Row) -> ClaimedDelivery:
     )
 
 
+def row_params(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Spell rows as parameters of a statement: as they are for SQLite, and as a list per column for PostgreSQL."""
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return {"rows": rows, **{name: list(values) for name, values in columns}}
+
+
 def mark_published(found: Sequence[tuple[ClaimedDelivery, Confirmed]], *, using: str) -> set[uuid.UUID]:
     """Record confirmations, and let the next delivery of each ordering key go; returns the deliveries it marked.
 
@@ -151,9 +157,7 @@ def mark_published(found: Sequence[tuple[ClaimedDelivery, Confirmed]], *, using:
         (item.delivery_id, item.attempt_id, plain(report.receipt, RECEIPT_LIMIT), report.status)
         for item, report in found
     ]
-    params: dict[str, Any] = {"rows": rows}
-    for name, values in zip(("ids", "attempt_ids", "receipts", "statuses"), zip(*rows, strict=True), strict=True):
-        params[name] = list(values)
+    params = row_params(("ids", "attempt_ids", "receipts", "statuses"), rows)
     marked = {row["id"] for row in run("outbox/mark", params, using=using)}
     for item, _ in found:
         name = "delivery.publish" if item.delivery_id in marked else "delivery.refused"
@@ -198,9 +202,7 @@ def settle(found: Sequence[Settlement], *, using: str) -> set[uuid.UUID]:
         for item in found
     ]
     names = ("ids", "attempt_ids", "outcomes", "states", "failed", "delays", "statuses", "details", "reasons", "lost")
-    params: dict[str, Any] = {"rows": rows}
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
-        params[name] = list(values)
+    params = row_params(names, rows)
     settled = {row["id"] for row in run("outbox/settle", params, using=using)}
     for item in found:
         telemetry.emit(

@@ -117,10 +117,7 @@ def _with_attempts(
         return []
     now = now or read_now(using)
     attempts = Attempt.objects.using(using).in_bulk([job.attempt_id for job in found])
-    owners = {job.lease_owner for job in found if job.lease_owner is not None}
-    stopping = set(
-        Worker.objects.using(using).filter(pk__in=owners, stopping_at__isnull=False).values_list("pk", flat=True)
-    )
+    stopping = asked_to_stop((job.lease_owner for job in found), using=using)
     return [
         _abandoned(
             job, held, attempts.get(held), cause=cause, using=using, now=now, stopping=job.lease_owner in stopping
@@ -128,6 +125,13 @@ def _with_attempts(
         for job in found
         if (held := job.attempt_id) is not None
     ]
+
+
+def asked_to_stop(owners: Iterable[uuid.UUID | None], *, using: str) -> set[uuid.UUID]:
+    """Return which of these workers had been asked to stop: their silence says nothing against what they held."""
+    known = {owner for owner in owners if owner is not None}
+    rows = Worker.objects.using(using).filter(pk__in=known, stopping_at__isnull=False)
+    return set(rows.values_list("pk", flat=True))
 
 
 def _abandoned(

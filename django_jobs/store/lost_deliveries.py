@@ -14,7 +14,8 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following
 from django_jobs.domain.states import Alone, LossCause
 from django_jobs.models import Delivery, DeliveryAttempt, Worker
-from django_jobs.store.deliveries import DETAIL_LIMIT, plain
+from django_jobs.store.deliveries import DETAIL_LIMIT, plain, row_params
+from django_jobs.store.losses import asked_to_stop
 from django_jobs.store.statements import run
 from django_jobs.store.times import read_now
 
@@ -81,9 +82,7 @@ def _with_attempts(rows: Iterable[Delivery], cause: LossCause, using: str) -> li
     if not found:
         return []
     attempts = DeliveryAttempt.objects.using(using).in_bulk([attempt_id for _, attempt_id in found])
-    owners = {row.lease_owner for row, _ in found if row.lease_owner is not None}
-    asked_to_stop = Worker.objects.using(using).filter(pk__in=owners, stopping_at__isnull=False)
-    stopping = set(asked_to_stop.values_list("pk", flat=True))
+    stopping = asked_to_stop((row.lease_owner for row, _ in found), using=using)
     return [
         LostDelivery(
             delivery_id=row.pk,
@@ -118,9 +117,7 @@ def take_back_deliveries(found: Sequence[Verdict], *, using: str) -> set[uuid.UU
         for item in found
     ]
     names = ("ids", "attempt_ids", "states", "lost", "delays", "reasons", "details")
-    params: dict[str, Any] = {"rows": rows}
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
-        params[name] = list(values)
+    params = row_params(names, rows)
     taken = {row["id"] for row in run("outbox/take_back", params, using=using)}
     for item in found:
         if item.lost.delivery_id in taken:
