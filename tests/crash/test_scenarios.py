@@ -23,7 +23,6 @@ from django_jobs.operate.verify import verify
 from django_jobs.outbox.destinations import routes
 from django_jobs.store.subscriptions import sync
 from tests.acceptance.conftest import MakeWorker, wait_until_done
-from tests.acceptance.test_metrics import free_port  # noqa: F401  a fixture
 from tests.acceptance.workers import QUICK, Witness, WorkerProcess, wait_for
 from tests.concurrency.test_prune_races import finished_long_ago, recorded
 from tests.crash.outbox_handlers import REMOTE, kept
