@@ -152,8 +152,11 @@ class OutboxMatrix:
     def _judge(self, cell: OutboxCell, ids: list[Any], course: Course, came_before: int) -> None:
         first, second = (OutboxEvent.objects.get(pk=pk) for pk in ids)
         assert [first.key_seq, second.key_seq] == [1, 2]
-        others = DeliveryAttempt.objects.filter(delivery__event_id=second.pk)
-        assert list(others.values_list("outcome", flat=True)) == ["confirmed"], "the event behind it was not touched"
+        others = DeliveryAttempt.objects.filter(delivery__event_id=second.pk).order_by("number")
+        behind = list(others.values_list("outcome", flat=True))
+        if cell.kind == "term":  # who stops gives back what it has not begun
+            behind = [outcome for outcome in behind if outcome != "released"]
+        assert behind == ["confirmed"], "the event behind it was not touched"
         if cell.way == REMOTE:
             requests = self.receiver.requests[came_before:]
             times = take_all(requests)
@@ -190,7 +193,7 @@ class OutboxMatrix:
     def _keep_running(self) -> None:
         self._running = [worker for worker in self._running if worker.is_running()]
         while len(self._running) < self.workers:
-            self._running.append(self._make().start().wait_ready())
+            self._running.append(self._make().start().wait_ready(seconds=120))
 
     def _make(self) -> WorkerProcess:
         env = {

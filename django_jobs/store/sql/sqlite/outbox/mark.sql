@@ -1,6 +1,5 @@
 -- purpose: record that destinations confirmed deliveries, and let the next of each ordering key go
--- guard: state 'claimed' under the attempt that is named, or 'pending' and that attempt, counted as lost, was the last;
---     promotes only where it marked, and only what still waits
+-- guard: 'claimed' under the attempt that is named, or 'pending' after it, as lost; promotes where it marked, what still waits
 -- index: primary keys; django_jobs_delivery_head
 UPDATE django_jobs_deliveryattempt
 SET finished_at = %(now)s, outcome = 'confirmed', status = (
