@@ -18,7 +18,6 @@ from django_jobs import telemetry
 from django_jobs.domain.ids import first_id, uuid7
 from django_jobs.domain.states import Pruning
 from django_jobs.models import IdempotencyKey, InboxMessage, Job, OutboxEvent, Quarantine, SideEffect
-from django_jobs.store.brief import IDLE, NOT_IDLE
 from django_jobs.store.statements import run
 
 SKEW = timedelta(days=1)  # how far a producer's clock, which is in the ids, may be from the database's
@@ -136,7 +135,6 @@ def _take(window: Window, limits: Limits, only: Sequence[uuid.UUID], limit: int,
             with connections[using].cursor() as cursor:
                 # Each look below must see what was committed before its locks were taken.
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                cursor.execute(NOT_IDLE, [str(IDLE)])
         run("prune/begin", {}, using=using)
         held = _held(window.kind, only, using)
         again = _verdicts(
