@@ -24,10 +24,15 @@ from django_jobs.faults.kinds import KINDS, InjectedError
 from django_jobs.operate.verify import verify
 from tests.acceptance.workers import ROOT, state_of, wait_for
 from tests.crash.act_cells import HERE, ActCell
-from tests.crash.acts import ACTS, Act
+from tests.crash.acts import Act, Discarded, Once, Receive, Redispatched, Replayed
+from tests.crash.pruning_acts import PrunedEvents, PrunedJobs, PrunedMessages
 
 ERRORS = (InjectedError, OperationalError, InterfaceError, InternalError, CommandError)
 STARTS_WITHIN = 60.0  # seconds
+ACTS: dict[str, type[Act]] = {
+    act.name: act
+    for act in (Receive, Once, Replayed, Redispatched, Discarded, PrunedJobs, PrunedEvents, PrunedMessages)
+}
 
 
 @dataclass(slots=True, kw_only=True)
