@@ -77,16 +77,19 @@ def hang_up(receiver: Receiver, connection: socket.socket) -> bool:
 
 
 class Receiver:
-    """A server that answers every request with ``behaviour``; with a certificate's name it speaks TLS."""
+    """A server that answers every request with ``behaviour``; with a certificate's name it speaks TLS.
 
-    def __init__(self, certificate: str = "") -> None:
+    With the ``port`` of one that was stopped it takes the other one's place.
+    """
+
+    def __init__(self, certificate: str = "", *, port: int = 0) -> None:
         self.behaviour: Answer = answer(204)
         self.requests: list[Request] = []
         self.connections = 0
         self.ended = threading.Event()
         self.names: list[str | None] = []  # that clients asked for in TLS
         self._context = self._tls(certificate) if certificate else None
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -25,8 +25,8 @@ from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
 from django_jobs.enqueue.prepared import Prepared, encode
 from django_jobs.exceptions import PayloadError
 from django_jobs.store import enqueue_many as store_jobs
+from django_jobs.store.brief import briefly
 from django_jobs.store.keys import KeyHolder, key_holders, note_duplicates
-from django_jobs.store.statements import joined
 
 CHUNK = 1000
 
@@ -66,7 +66,7 @@ def enqueue_many(options: EnqueueOptions, rows: Iterable[Mapping[str, Any]]) -> 
         return []
     groups = _grouped(batch)
     admit([group.lead for group in groups])
-    with joined(using):
+    with briefly(using):
         _decide(groups, using)
         return _results(batch, groups, using)
 

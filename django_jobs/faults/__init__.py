@@ -26,8 +26,8 @@ def reached(point: str, *, using: str) -> None:
 
 def before(statement: str, *, using: str) -> None:
     """Tell that a statement of the store is about to be sent."""
-    if statement in STATEMENTS:
-        reached(STATEMENTS[statement].before, using=using)
+    if statement in STATEMENTS and (point := STATEMENTS[statement].before):
+        reached(point, using=using)
 
 
 def after(statement: str, *, using: str, committed: bool) -> None:

@@ -44,13 +44,29 @@ POINTS: dict[str, str] = {
     "compensate.before": "the job that takes an effect back has found its decision",
     "compensate.after_call": "the effect was taken back; the compensation is still open",
     "compensate.after_update": "the compensation is closed in the transaction of the success, which is still open",
+    "dispatch.after_claim": "deliveries are leased for good; nothing of them is sent",
+    "dispatch.before_publish": "a publisher is about to be given what was claimed; local deliveries have none",
+    "dispatch.after_publish": "a publisher has answered; nothing is written about it",
+    "dispatch.after_mark": "deliveries are marked in a transaction that is still open: local ones, or on SQLite",
+    "dispatch.after_commit": "deliveries are marked for good; nobody was told",
+    "inbox.before_insert": "the row that says that a message is taken is about to be written",
+    "inbox.after_insert": "a message is taken in a transaction that is still open; nothing came of it yet",
+    "inbox.after_handler": "what taking a message means is written in the same transaction, which is still open",
+    "inbox.after_commit": "a message is taken for good; its sender was not told",
+    "replay.after_lock": "a dead letter is locked for its replay; nothing was looked at under the lock",
+    "replay.after_write": "the decision is recorded and the job replayed in a transaction that is still open",
+    "replay.after_commit": "a job is replayed for good; nobody was told",
+    "redispatch.after_lock": "a delivery is locked for a decision; nothing was looked at under the lock",
+    "redispatch.after_write": "the decision is recorded and carried out in a transaction that is still open",
+    "redispatch.after_commit": "a decision about a delivery is carried out for good; nobody was told",
+    "prune.between_batches": "a batch was taken for good with its record; the next one was not looked for",
 }
 
 
 class Around(NamedTuple):
     """The points around one statement of the store."""
 
-    before: str
+    before: str  # empty: whoever runs it tells, or what was before is told already
     after_commit: str  # empty: whoever runs it tells, because it is always inside a transaction
     after_update: str = ""  # empty: it is never inside a transaction
 
@@ -72,4 +88,8 @@ STATEMENTS: dict[str, Around] = {
     "promote": Around("promote.before", "promote.after_commit"),
     "cancel": _CANCEL,
     "cancel_running": _CANCEL,
+    "outbox/claim": Around("", "dispatch.after_claim"),
+    "outbox/mark": Around("", "dispatch.after_commit", "dispatch.after_mark"),
+    "inbox/take": Around("inbox.before_insert", "", "inbox.after_insert"),
+    "replay": Around("", "", "replay.after_write"),
 }

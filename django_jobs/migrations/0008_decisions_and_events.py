@@ -239,7 +239,6 @@ class Migration(migrations.Migration):
                 ('traceparent', models.CharField(blank=True, default='', max_length=64)),
                 ('routed_count', models.PositiveIntegerField(default=0)),
                 ('created_at', django_jobs.models.fields.InstantColumn()),
-                ('content_removed_at', django_jobs.models.fields.InstantColumn(blank=True, null=True)),
             ],
             options={
                 'verbose_name': 'outbox event',

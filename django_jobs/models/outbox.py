@@ -38,7 +38,6 @@ class OutboxEvent(models.Model):
     traceparent = models.CharField(max_length=64, default="", blank=True)
     routed_count = models.PositiveIntegerField(default=0)
     created_at = InstantField()
-    content_removed_at = InstantField(null=True, blank=True)
 
     class Meta:
         """The sequence of an ordering key has no gap and no double."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django_jobs.domain.states import DeliveryState
 from django_jobs.exceptions import ActionChangedError
 from django_jobs.models import Delivery
-from django_jobs.operate.action import Acknowledgement, Operator, Plan
+from django_jobs.operate.action import Acknowledgement, Plan
 from django_jobs.operate.delivery_decision import DeliveryDecision
 from django_jobs.operate.delivery_lookup import behind_text, has_arrived, held_back_by, unanswered_text
 from django_jobs.operate.wording import counted
@@ -35,7 +34,7 @@ class DiscardDelivery(DeliveryDecision):
 
     name = "discard_delivery"
 
-    def lock(self) -> None:
+    def hold(self) -> None:
         """Lock the delivery."""
         rows = Delivery.objects.using(self.using).filter(pk=self.delivery_id)
         list(rows.select_for_update(no_key=True).values_list("pk"))
@@ -79,7 +78,7 @@ class DiscardDelivery(DeliveryDecision):
         if behind:
             yield f"Then {behind_text(behind)} may go, one after the other."
 
-    def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
+    def change(self) -> tuple[str, Mapping[str, Any]]:
         """Discard it, and let the next of its key go.
 
         Raises:

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from django.db import IntegrityError
 
+from django_jobs import faults
 from django_jobs.conf import get_settings
 from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import DefinitionError
@@ -162,8 +163,13 @@ def _walk(run: _Run, kind: Pruning) -> bool:
         if window is None:
             return True
         run.kept.setdefault(kind, Counter()).update(window.kept)
-        if window.due:
-            run.taken[kind] += len(window.due) if run.dry_run else _take(run, window, window.due)
+        if window.due and run.dry_run:
+            run.taken[kind] += len(window.due)
+        elif window.due:
+            taken = _take(run, window, window.due)
+            run.taken[kind] += taken
+            if taken:
+                faults.reached("prune.between_batches", using=run.using)
         after = window.last
     return False
 
@@ -190,6 +196,8 @@ def _rest(run: _Run, name: str, take_some: Callable[..., int]) -> bool:
     while not run.time_is_up:
         taken = take_some(run.limits, limit=run.batch, using=run.using)
         run.taken[name] += taken
+        if taken:
+            faults.reached("prune.between_batches", using=run.using)
         if taken < run.batch:
             return True
     return False

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django_jobs.domain.states import DeliveryState
 from django_jobs.models import Delivery, OutboxEvent
-from django_jobs.operate.action import Acknowledgement, Operator, Plan
+from django_jobs.operate.action import Acknowledgement, Plan
 from django_jobs.operate.delivery_decision import DeliveryDecision
 from django_jobs.operate.delivery_lookup import behind_text, find_event, has_arrived, held_back_by, unanswered_text
 from django_jobs.store.redispatching import send_again
@@ -21,7 +20,7 @@ class Redispatch(DeliveryDecision):
 
     name = "redispatch"
 
-    def lock(self) -> None:
+    def hold(self) -> None:
         """Lock the event, so that two redispatches follow each other, then its deliveries."""
         delivery = self.delivery()
         events = OutboxEvent.objects.using(self.using).filter(pk=delivery.event_id)
@@ -40,7 +39,7 @@ class Redispatch(DeliveryDecision):
         delivery = self.delivery()
         event = find_event(delivery.event_id, using=self.using)
         rows = list(self._all(delivery).order_by("redispatch"))
-        refused = _refused(event, rows)
+        refused = _refused(rows)
         arrived = any(row.state == DeliveryState.PUBLISHED for row in rows)
         arrived = arrived or has_arrived([row.pk for row in rows], using=self.using)
         return Plan(
@@ -71,7 +70,7 @@ class Redispatch(DeliveryDecision):
                 else (f"{stays}; discard it when this one has arrived.")
             )
 
-    def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
+    def change(self) -> tuple[str, Mapping[str, Any]]:
         """Insert the new delivery."""
         delivery = self.delivery()
         event = find_event(delivery.event_id, using=self.using)
@@ -87,9 +86,7 @@ _TWICE = Acknowledgement(
 )
 
 
-def _refused(event: OutboxEvent, rows: list[Delivery]) -> str:
-    if event.content_removed_at is not None:
-        return "The content of this event was removed, so there is nothing to send."
+def _refused(rows: list[Delivery]) -> str:
     on_its_way = [row for row in rows if row.state in _ON_ITS_WAY]
     if on_its_way:
         return f"It is on its way there already (delivery {on_its_way[0].pk} is {on_its_way[0].state})."

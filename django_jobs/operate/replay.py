@@ -7,9 +7,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import transaction
+
+from django_jobs import faults
 from django_jobs.define import registry
 from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.exceptions import ActionChangedError
+from django_jobs.models import Job, OperatorAction
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.history import EffectHistory, JobHistory, history_of, plain
 from django_jobs.operate.job_decision import (
@@ -57,6 +61,11 @@ class Replay(JobDecision):
         self.run_after = checked_start(run_after)
         self.useful_for = checked_useful(useful_for)
 
+    def lock(self) -> None:
+        """Lock the job and its effects."""
+        super().lock()
+        faults.reached("replay.after_lock", using=self.using)
+
     def more_permissions(self) -> tuple[str, ...]:
         """Return the permission that the job type names for its replays."""
         return type_permissions({self.job().job_type})
@@ -88,7 +97,15 @@ class Replay(JobDecision):
 
     def refused(self, history: JobHistory, found: ReplayPlan) -> str:
         """Say why the job cannot be replayed now; empty: it can, as far as its own rows tell."""
-        return refused_replay(history, found, run_after=self.run_after, useful_for=self.useful_for)
+        refused = refused_replay(history, found, run_after=self.run_after, useful_for=self.useful_for)
+        before = "" if history.job.state == JobState.DEAD_LETTERED else self._before(history.job)
+        return f"{refused} {before}" if refused and before else refused
+
+    def _before(self, job: Job) -> str:
+        """Say who began the present generation: whoever lost the answer to a replay asks for it a second time."""
+        rows = OperatorAction.objects.using(self.using).filter(job_id=job.pk, action=self.name)
+        last = rows.filter(from_generation=job.generation - 1).order_by("-id").first()
+        return f"It was already replayed by {last.actor} at {instant(last.created_at)}." if last else ""
 
     def _lines(self, history: JobHistory, found: ReplayPlan, code: list[str]) -> Iterator[str]:
         job = history.job
@@ -130,6 +147,7 @@ class Replay(JobDecision):
         if done is None:
             msg = "The job changed while it was decided about; nothing was done."
             raise ActionChangedError(msg, plan=self.plan())
+        transaction.on_commit(lambda: faults.reached("replay.after_commit", using=self.using), using=self.using)
         when = f", due at {instant(done.available_at)}" if done.state == JobState.SCHEDULED else ""
         return (
             f"Job {self.job_id} is {done.state}{when}, generation {done.generation}.",

@@ -43,7 +43,7 @@ class Reroute(Decision):
     def _events(self) -> QuerySet[OutboxEvent]:
         sent = Delivery.objects.using(self.using).filter(event_id=OuterRef("pk"))
         found = OutboxEvent.objects.using(self.using).filter(
-            ~Exists(sent), type=self.event_type, version=self.version, routed_count=0, content_removed_at__isnull=True
+            ~Exists(sent), type=self.event_type, version=self.version, routed_count=0
         )
         return found.order_by("id")[: self.limit]
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from django.db import InterfaceError, InternalError, OperationalError
 
-from django_jobs import clock, telemetry
+from django_jobs import clock, faults, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following, after_report, is_down, pause_after
 from django_jobs.domain.events import Confirmed, Error, Nacked, Report
@@ -210,9 +210,11 @@ class Dispatcher:
             with self._guarded():
                 self._release(batch)  # a publisher that began now could still be at it when the lease is over
             return False
+        faults.reached("dispatch.before_publish", using=self.using)
         reports = self._publish(outlook.destination, batch)
         answered = list(zip(batch, reports, strict=True))
         self._unrecorded += answered
+        faults.reached("dispatch.after_publish", using=self.using)
         with self._guarded():
             self._record_again()
             if is_down(reports):

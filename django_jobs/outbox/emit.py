@@ -20,8 +20,8 @@ from django_jobs.enqueue.inside import InsideJob, check_place, current, in_trans
 from django_jobs.exceptions import EventError, OutsideTransactionError, PayloadError
 from django_jobs.models import OutboxEvent
 from django_jobs.outbox.wake import wake_dispatchers
+from django_jobs.store.brief import briefly
 from django_jobs.store.outbox import NewEvent, emit, promote_own
-from django_jobs.store.statements import joined
 
 LARGEST_REFERRED = 16 * 1024 * 1024  # data with a dataref is encoded once, to check it and to know its digest
 
@@ -208,7 +208,7 @@ def store_held_back(inside: InsideJob) -> None:
 
 
 def _store(new: NewEvent, *, using: str) -> None:
-    with joined(using):
+    with briefly(using):
         waits = emit(new, using=using).waiting > 0
         transaction.on_commit(lambda: _after_commit(new, using, waits=waits), using=using, robust=True)
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from django.db import connections, router, transaction
 
+from django_jobs import faults
 from django_jobs.define.definition import DurableJob
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.ids import uuid7
@@ -29,6 +30,7 @@ from django_jobs.models import InboxMessage
 from django_jobs.outbox.arrivals import OTHER, Arrival, check_message, content_of
 from django_jobs.outbox.consumers import arguments_for, consumer_name, consumer_options
 from django_jobs.store import enqueue as store_job
+from django_jobs.store.brief import briefly
 from django_jobs.store.contention import run_again
 from django_jobs.store.inbox import Address, hand_over
 
@@ -106,7 +108,10 @@ def receive(
         using=check_call(options),
     )
     prepared, arrival = _prepared(arrival, consumer, options, is_body=isinstance(data, bytes | bytearray | memoryview))
+    nested = connections[arrival.using].in_atomic_block
     result = _received(arrival, prepared)
+    if not nested:
+        faults.reached("inbox.after_commit", using=arrival.using)
     arrival.tell(result.outcome, result.job_id)
     return result
 
@@ -140,11 +145,21 @@ def _received(arrival: Arrival, prepared: Prepared | None) -> Received:
 def _together(work: Callable[[], Received], using: str) -> Received:
     """Do the work in one transaction, or in a savepoint of the caller's: its rows come together or not at all."""
 
-    def in_one() -> Received:
+    if connections[using].in_atomic_block:
         with transaction.atomic(using=using):
-            return work()
+            return _worked(work, using)
 
-    return in_one() if connections[using].in_atomic_block else run_again(in_one)
+    def in_one() -> Received:
+        with briefly(using):
+            return _worked(work, using)
+
+    return run_again(in_one)
+
+
+def _worked(work: Callable[[], Received], using: str) -> Received:
+    result = work()
+    faults.reached("inbox.after_handler", using=using)
+    return result
 
 
 def _taken(arrival: Arrival, prepared: Prepared) -> Received:
@@ -227,6 +242,7 @@ def once(
     )
     with transaction.atomic(using=arrival.using):
         yield _is_first(arrival)
+        faults.reached("inbox.after_handler", using=arrival.using)
 
 
 def _open_database(using: str | None) -> str:

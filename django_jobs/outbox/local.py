@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from django_jobs import faults
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.event_payload import ENVELOPE_BYTES, ENVELOPE_DEPTH, to_payload
@@ -52,6 +53,7 @@ def deliver(batch: Sequence[ClaimedDelivery], *, using: str) -> list[tuple[Claim
         for claimed, item in prepared:
             if claimed.delivery_id in marked:
                 decide(item)  # a duplicate has its job already
+    faults.reached("dispatch.after_commit", using=using)
     return refused
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.db import transaction
 from django.db.models import F
 
 from django_jobs import telemetry
 from django_jobs.models import Destination
+from django_jobs.store.brief import briefly
 from django_jobs.store.times import read_now
 
 ERROR_LIMIT = 2000
@@ -23,7 +23,7 @@ def note_down(name: str, *, pause: timedelta, seen: int, error: str, using: str)
         The failures in a row.
     """
     text = error.replace("\x00", "").encode("utf-8", "replace").decode()[:ERROR_LIMIT]
-    with transaction.atomic(using=using):
+    with briefly(using):
         now = read_now(using)
         rows = Destination.objects.using(using)
         rows.bulk_create([Destination(name=name, failures=0, changed_at=now)], ignore_conflicts=True)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from django.db import connections, transaction
 
 IDLE = 5000  # milliseconds; the server ends a session that idles in such a transaction for as long
+NOT_IDLE = "SELECT set_config('idle_in_transaction_session_timeout', %s, true)"  # until the transaction ends
 
 
 @contextmanager
@@ -24,5 +25,5 @@ def briefly(using: str) -> Iterator[None]:
     with transaction.atomic(using=using):
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", [str(IDLE)])
+                cursor.execute(NOT_IDLE, [str(IDLE)])
         yield

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import connections, transaction
+from django.db import connections
 
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import Attempt, Job, JobStep
+from django_jobs.store.brief import briefly
 from django_jobs.store.leases import Held, refused
 from django_jobs.store.statements import run
 from django_jobs.store.times import database_now
@@ -53,7 +54,7 @@ def read_back(held: Held) -> ReadBack:
 
     Locks the job row, so that a transaction which is still committing is waited for.
     """
-    with transaction.atomic(using=held.using):
+    with briefly(held.using):
         jobs = Job.objects.using(held.using).filter(pk=held.job_id)
         if connections[held.using].features.has_select_for_no_key_update:
             jobs = jobs.select_for_update(no_key=True)

@@ -16,6 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following
 from django_jobs.domain.events import Confirmed, Event, Parcel
 from django_jobs.domain.states import Alone
+from django_jobs.store.brief import IDLE, NOT_IDLE
 from django_jobs.store.statements import Row, run
 
 RECEIPT_LIMIT = 255
@@ -242,4 +243,5 @@ def one_delivery_transaction(using: str) -> Iterator[None]:
         if connection.vendor == "postgresql" and len(connection.atomic_blocks) == 1:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                cursor.execute(NOT_IDLE, [str(IDLE)])
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db import transaction
+from django_jobs.store.brief import briefly
 
 
 def grant(group: str, codenames: Collection[str], *, using: str) -> list[str]:
@@ -19,7 +19,7 @@ def grant(group: str, codenames: Collection[str], *, using: str) -> list[str]:
     # A site without django.contrib.auth has no groups, and must be able to import the store.
     from django.contrib.auth.models import Group, Permission
 
-    with transaction.atomic(using=using):
+    with briefly(using):
         permissions = Permission.objects.using(using).filter(content_type__app_label="django_jobs")
         known = dict(permissions.filter(codename__in=codenames).values_list("codename", "pk"))
         missing = sorted(set(codenames) - set(known))

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Exists, OuterRef, Q
+
 from django_jobs.conf import get_settings
-from django_jobs.models import Destination, Pause
+from django_jobs.models import Destination, Pause, Subscription
 from django_jobs.store.pauses import pauses
 from django_jobs.store.statements import Row, run
 from django_jobs.store.times import read_now
@@ -137,7 +139,13 @@ def _waiting(row: Row, name: str) -> Waiting:
 
 
 def _breakers(using: str) -> list[Breaker]:
-    down = Destination.objects.using(using).filter(failures__gt=0).order_by("name")  # a small table
+    """Return the destinations that do not answer; one that was removed while it was down is none any more.
+
+    Its row stays as it was, because nobody tries it: only what this code or a subscription knows is told.
+    """
+    subscribed = Subscription.objects.using(using).filter(destination=OuterRef("name"), ended_at__isnull=True)
+    known = Q(name__in=list(get_settings().destinations)) | Exists(subscribed)
+    down = Destination.objects.using(using).filter(known, failures__gt=0).order_by("name")  # a small table
     return [Breaker(name=name, failures=failures) for name, failures in down.values_list("name", "failures")]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db import transaction
 from django.db.models import Q
 
 from django_jobs import telemetry
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import Subscription
+from django_jobs.store.brief import briefly
 from django_jobs.store.times import database_now, read_now
 
 
@@ -79,7 +79,7 @@ def sync(routes: Iterable[Route], *, using: str) -> Synced:
     Events that were routed before keep their deliveries.
     """
     wanted = set(routes)
-    with transaction.atomic(using=using):
+    with briefly(using):
         rows = {route_of(row): row for row in subscriptions(using=using)}
         added = sorted(wanted - set(rows))
         renewed = sorted(route for route in wanted & set(rows) if rows[route].ended_at is not None)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-from django.db import transaction
-
 from django_jobs import telemetry
 from django_jobs.domain.effects import AfterReconcile, Meaning
 from django_jobs.domain.ids import uuid7
@@ -13,6 +11,7 @@ from django_jobs.domain.judgement import Judgement
 from django_jobs.domain.providers import Verdict
 from django_jobs.domain.states import EffectState
 from django_jobs.models import Reconciliation, SideEffect
+from django_jobs.store.brief import briefly
 from django_jobs.store.effect_rows import BY_OPERATOR, json_text, storable
 from django_jobs.store.effects import close_open, conclude, rejoin, sends_of
 from django_jobs.store.times import read_now
@@ -36,7 +35,7 @@ def resolve_effect(
         The effect's state after it.
     """
     verdict, meaning, what = _VERDICTS[judgement]
-    with transaction.atomic(using=using):
+    with briefly(using):
         effect = SideEffect.objects.using(using).select_for_update(no_key=True).get(pk=effect_id)
         sends, now = sends_of(effect), read_now(using)
         why = storable(f"{actor} {what}. {evidence}".strip())

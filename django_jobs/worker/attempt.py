@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
 from collections.abc import Callable
@@ -42,6 +43,7 @@ class RunningAttempt:
         self._end_told = False
         self._done_told = False
         self._closed = False
+        self._pid = os.getpid()
         self._lock = threading.Lock()
 
     @property
@@ -153,13 +155,23 @@ class RunningAttempt:
         with self._lock:
             self._closed = True
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a copy of the one that holds the attempt, with the same connection."""
+        return self._pid != os.getpid()
+
     def check_open(self) -> None:
         """Refuse an act after the end.
 
         Raises:
             LeaseLostError: The worker took the attempt back.
-            ContextClosedError: The attempt has ended, or its success is recorded already.
+            ContextClosedError: The attempt has ended, or its success is recorded already; or this is a fork.
         """
+        if self.is_forked:  # asked before the lock, which somebody may have held when the copy was made
+            msg = (
+                f"This process is a fork; attempt {self.number} of job {self.job_id} belongs to the one it was made of."
+            )
+            raise ContextClosedError(msg)
         with self._lock:
             if self._closed or self.completed:
                 msg = f"Attempt {self.number} of job {self.job_id} has ended; its context cannot be used any more."

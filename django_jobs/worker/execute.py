@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextvars
 import json
 import logging
-from typing import Any
+import os
+from typing import Any, NoReturn
 
 from django.db import connections
 from django.utils import timezone, translation
@@ -29,6 +30,8 @@ from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
 logger = logging.getLogger("django_jobs.worker")
+
+FORK_RETURNED = 70  # exit code; EX_SOFTWARE of sysexits.h
 
 
 def execute(attempt: RunningAttempt) -> None:
@@ -159,9 +162,23 @@ def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) 
 
 def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> Any:
     faults.reached("handler.before", using=attempt.using)
-    result = attempt.definition.func(*context, **arguments)
+    try:
+        result = attempt.definition.func(*context, **arguments)
+    finally:
+        if attempt.is_forked:
+            _end_fork(attempt)
     faults.reached("handler.after", using=attempt.using)
     return result
+
+
+def _end_fork(attempt: RunningAttempt) -> NoReturn:
+    """End a process that a handler made by a fork and that came back from it: the end is for the other one to record.
+
+    Both have one connection to the database; whoever of them used it would break what the other one is told.
+    """
+    text = f"Job {attempt.job_id}: a process that its handler had forked returned from the handler, and was ended.\n"
+    os.write(2, text.encode())  # a lock of the logging module may be held for ever here
+    os._exit(FORK_RETURNED)
 
 
 def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) -> None:

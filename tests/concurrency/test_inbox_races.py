@@ -26,7 +26,7 @@ def _outcomes(results: list[Any]) -> Counter[str]:
 
 
 @commits
-def test_fifty_of_one_message_make_one_job(server: Server) -> None:
+def test_f21_fifty_of_one_message_at_a_barrier_make_one_job(server: Server) -> None:
     """F21: one creates the job, forty-nine are duplicates with its id, and none is an exception."""
     results = together(*[lambda: receive("payments", "evt_1", DATA, consumer=on_payment)] * 50)
 

@@ -11,7 +11,7 @@ import pytest
 from django.db import transaction
 
 from django_jobs import clock
-from django_jobs.exceptions import ActionChangedError, RowBusyError
+from django_jobs.exceptions import ActionChangedError, ActionRefusedError, RowBusyError
 from django_jobs.models import Job, OperatorAction, ReplayItem, ReplayRequest
 from django_jobs.operate.action import Decision, Done
 from django_jobs.operate.discard import Discard
@@ -57,6 +57,51 @@ def test_twenty_submits_of_one_plan_are_one_replay(server: Server) -> None:
     assert (job.state, job.generation) == ("queued", 2)
     assert OperatorAction.objects.count() == 1
     assert verify(using="default").violated == ()
+
+
+def test_f24_two_operators_at_one_moment_are_one_replay(server: Server) -> None:
+    """F24: one of them replays; the other one is told who did. A third, who looked before both, is told the same."""
+    job = JobFactory(dead_lettered=True)
+    decision = Replay(job.pk, using="default")
+    digest = decision.plan().digest
+
+    def submit(actor: str) -> Done:
+        for _ in range(10):
+            try:
+                return decision.submit(operator(actor=actor), digest=digest)
+            except RowBusyError:
+                continue
+        raise AssertionError("busy all the time")
+
+    results = together(lambda: submit("ada"), lambda: submit("bob"))
+
+    (error,) = [item for item in results if not isinstance(item, Done)]
+    audit = OperatorAction.objects.get()
+    assert isinstance(error, ActionChangedError)
+    assert f"It was already replayed by {audit.actor}" in str(error)
+    with pytest.raises(ActionChangedError, match=f"already replayed by {audit.actor}"):
+        submit("eve")
+    job.refresh_from_db()
+    assert (job.state, job.generation, OperatorAction.objects.count()) == ("queued", 2, 1)
+    assert verify(using="default").violated == ()
+
+
+def test_f24_running_job_and_changed_state_are_not_replayed(server: Server) -> None:
+    """F24: a job that runs is refused in plain words; a dead letter that died again since the look is another one."""
+    running, job = JobFactory(running=True), JobFactory(dead_lettered=True)
+    refused = Replay(running.pk, using="default").plan()
+    assert refused.refused == "Only a dead letter can be replayed; this job is running."
+    with pytest.raises(ActionRefusedError):
+        Replay(running.pk, using="default").submit(operator(), digest=refused.digest)
+    seen = Replay(job.pk, using="default").plan()
+    Job.objects.filter(pk=job.pk).update(revision=job.revision + 1)
+
+    with pytest.raises(ActionChangedError, match="changed since you looked") as caught:
+        Replay(job.pk, using="default").submit(operator(), digest=seen.digest)
+
+    assert not isinstance(caught.value, ActionRefusedError), "it can be replayed, after another look"
+    assert not OperatorAction.objects.exists()
+    assert set(Job.objects.values_list("state", "generation")) == {("running", 1), ("dead_lettered", 1)}
 
 
 def test_replay_and_discard_at_one_moment_are_one_decision(server: Server) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import MakeWorker, make_worker, rows, witness
+from tests.acceptance.test_metrics import free_port
 from tests.acceptance.workers import Witness
 from tests.crash.harness import Matrix
 
-__all__ = ["make_worker", "rows", "witness"]
+__all__ = ["free_port", "make_worker", "rows", "witness"]
 
 
 @pytest.fixture

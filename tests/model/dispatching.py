@@ -24,6 +24,7 @@ class Rules:
     confirmations_match: bool = True  # never another event's, left over on a channel
     heads_go_alone: bool = True  # the second event waits until the first is published
     marks_are_fenced: bool = True
+    late_answers_count: bool = True  # also for what was taken back meanwhile, and that nobody has claimed since
     keeps_inbox: bool = True
     inbox_commits_with_effect: bool = True
     inbox_outlives_redelivery: bool = True
@@ -55,6 +56,7 @@ class World(NamedTuple):
     dispatchers: tuple[Dispatcher, ...] = (Dispatcher(), Dispatcher())
     wire: tuple[tuple[int, int, int], ...] = ()
     got: tuple[int, ...] = ()
+    answered: frozenset[int] = frozenset()  # events whose last attempt has its confirmation on record
     acknowledged: frozenset[int] = frozenset()
     inbox: frozenset[int] = frozenset()
     effects: tuple[int, int] = (0, 0)
@@ -142,14 +144,25 @@ class Search:
             after = changed(world, one.event, Event("pending", event.attempt)) if may else world
             yield f"{name} {'puts' if may else 'may not put'} e{one.event} back", at(after, place, Dispatcher())
         elif one.at == "confirmed":
-            after = changed(world, one.event, Event("published", one.attempt)) if mine else world
-            yield f"{name} {'marks' if mine else 'may not mark'} e{one.event}", at(after, place, Dispatcher())
+            yield self._confirmed(world, place, mine=mine)
+
+    def _confirmed(self, world: World, place: int, *, mine: bool) -> Step:
+        one, event = world.dispatchers[place], world.events[world.dispatchers[place].event]
+        last = event.attempt == one.attempt
+        counts = mine or (self.rules.late_answers_count and last and event.state == "pending")
+        after = changed(world, one.event, Event("published", one.attempt)) if counts else world
+        if last:
+            after = after._replace(answered=after.answered | {one.event})
+        return f"dispatcher {place} {'marks' if counts else 'may not mark'} e{one.event}", at(
+            after, place, Dispatcher()
+        )
 
     def _claims(self, world: World, place: int) -> Iterator[Step]:
         for number, event in enumerate(world.events):
             first = number == FIRST or not self.rules.heads_go_alone or world.events[FIRST].state == "published"
             if event.state == "pending" and event.attempt < self.rules.attempts and first:
                 taken = changed(world, number, Event("claimed", event.attempt + 1, True))
+                taken = taken._replace(answered=taken.answered - {number})
                 claimed = Dispatcher("claimed", number, event.attempt + 1)
                 yield f"dispatcher {place} claims e{number}", at(taken, place, claimed)
 
@@ -196,6 +209,8 @@ class Search:
             under_way = any(message[1] == number for message in world.wire)
             if event.state == "published" and number not in world.got and not under_way:
                 return f"e{number} counts as published and never arrived"
+            if event.state == "pending" and number in world.answered:
+                return f"e{number} is sent again although the answer to its last attempt is on record"
         if SECOND in world.got and (FIRST not in world.got or world.got.index(FIRST) > world.got.index(SECOND)):
             return "order: e1 arrived before e0"
         everything = bool(world.got) and all(number in world.acknowledged for number in range(len(world.got)))

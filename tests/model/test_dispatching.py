@@ -15,6 +15,7 @@ MUTANTS = {
     "marked before it is confirmed": (replace(RIGHT, marks_after_confirmation=False), "never arrived"),
     "another event's confirmation is taken": (replace(RIGHT, confirmations_match=False), "never arrived"),
     "the second event does not wait": (replace(RIGHT, heads_go_alone=False), "order"),
+    "a late confirmation is kept and nothing else": (replace(RIGHT, late_answers_count=False), "sent again"),
     "no inbox": (replace(RIGHT, keeps_inbox=False), "acted twice"),
     "inbox and effect in two transactions": (replace(RIGHT, inbox_commits_with_effect=False), "acted twice"),
     "inbox emptied while events may come again": (replace(RIGHT, inbox_outlives_redelivery=False), "acted twice"),

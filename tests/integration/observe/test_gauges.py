@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_jobs import clock, job
 from django_jobs.define import registry
-from django_jobs.models import Destination, Job
+from django_jobs.models import Destination, Job, Subscription
 from django_jobs.observe import gauges as room
 from django_jobs.observe.catalogue import SPECS, Source
 from django_jobs.observe.gauges import FRESH, DatabaseGauges
@@ -23,7 +23,7 @@ from django_jobs.store.overview import overview
 from tests.databases import Server
 from tests.factories import JobFactory, PauseFactory, SideEffectFactory, WorkerFactory
 from tests.factories_observe import ObservedDeliveryFactory
-from tests.factories_outbox import DestinationFactory
+from tests.factories_outbox import DestinationFactory, SubscriptionFactory
 from tests.publishers import RECORDING
 
 pytestmark = pytest.mark.django_db
@@ -180,6 +180,7 @@ def test_deliveries_count_until_they_are_published(gauges: DatabaseGauges) -> No
 def test_r73_breaker_reads_one_while_a_destination_is_down_and_zero_else(gauges: DatabaseGauges) -> None:
     """R73: a declared destination reads 0 before its first failure, and any other one once it answers again."""
     DestinationFactory(down=True)
+    SubscriptionFactory()
     with override_settings(DJANGO_JOBS={"DESTINATIONS": {"quiet": {"PUBLISHER": RECORDING}}}):
         found = values(gauges)
         Destination.objects.update(failures=0, open_until=None)
@@ -189,6 +190,23 @@ def test_r73_breaker_reads_one_while_a_destination_is_down_and_zero_else(gauges:
     assert [found[f"{name}[('downstream', 'crm')]"] for name in states] == [1, 3]
     assert [found[f"{name}[('downstream', 'quiet')]"] for name in states] == [0, 0]
     assert [after[f"{name}[('downstream', 'crm')]"] for name in states] == [0, 0]
+
+
+def test_breaker_of_a_removed_destination_is_none(gauges: DatabaseGauges) -> None:
+    """Removed while it was down, it is tried by nobody: it reads 0 from then on, and 1 again if it comes back."""
+    DestinationFactory(down=True)
+    subscription = SubscriptionFactory()
+    with override_settings(DJANGO_JOBS={"DESTINATIONS": {"crm": {"PUBLISHER": RECORDING}}}):
+        down = values(gauges)
+        Subscription.objects.filter(pk=subscription.pk).update(ended_at=clock.now())
+        declared_only = values(gauges)
+    removed = values(gauges)
+    with override_settings(DJANGO_JOBS={"DESTINATIONS": {"crm": {"PUBLISHER": RECORDING}}}):
+        back = values(gauges)
+
+    for name, value in (("downstream_breaker_open", 1), ("downstream_breaker_failures", 3)):
+        found = [look[f"{name}[('downstream', 'crm')]"] for look in (down, declared_only, removed, back)]
+        assert found == [value, value, 0, value]
 
 
 def test_workers_and_pauses(gauges: DatabaseGauges) -> None:

@@ -11,7 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django_jobs.domain.events import Confirmed, Nacked, Timeout
 from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError
-from django_jobs.models import Delivery, Job, OperatorAction
+from django_jobs.models import Delivery, DeliveryAttempt, Job, OperatorAction
 from django_jobs.operate.action import Decision, Done, Operator
 from django_jobs.operate.delivery_lookup import DeliveryNotFoundError
 from django_jobs.operate.discard_delivery import DiscardDelivery
@@ -19,7 +19,7 @@ from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.reroute import Reroute
 from django_jobs.operate.verify import verify
 from django_jobs.outbox.losses import take_back_expired
-from django_jobs.store.deliveries import claim_deliveries, mark_published
+from django_jobs.store.deliveries import ClaimedDelivery, claim_deliveries, mark_published
 from tests.crowd import together
 from tests.factories_outbox import DeliveryFactory
 from tests.integration.outbox.conftest import CRM, PAID, Clockwork, Subscribe, delivered, published
@@ -119,13 +119,12 @@ def test_event_that_is_never_answered_can_be_given_up(crm: Desk, clockwork: Cloc
 
 
 def test_late_confirmation_is_told_before_it_is_given_up_or_sent_again(crm: Desk, clockwork: Clockwork) -> None:
-    """A worker woke after its delivery was taken back, and had sent it: who decides now learns that it has arrived."""
+    """A worker woke when its delivery had been claimed once more, and had sent it: who decides now learns of it."""
     published(1)
-    (late,) = claim_deliveries(CRM, [uuid.uuid4()], worker_id=uuid7(), lease=timedelta(seconds=20), using="default")
-    clockwork.forward(minutes=1)
-    assert take_back_expired(using="default") == 1
+    late = claimed_and_taken_back(clockwork)
+    claimed_and_taken_back(clockwork)
     before = DiscardDelivery(late.delivery_id, using="default").plan()
-    assert "It may have arrived: 1 of its attempts got no answer." in before.lines
+    assert "It may have arrived: 2 of its attempts got no answer." in before.lines
 
     assert mark_published([(late, Confirmed("got it"))], using="default") == set()
 
@@ -136,6 +135,44 @@ def test_late_confirmation_is_told_before_it_is_given_up_or_sent_again(crm: Desk
     decided(DiscardDelivery(late.delivery_id, using="default"))
     again = Redispatch(late.delivery_id, using="default").plan()
     assert [item.name for item in again.acknowledge] == ["again"], "a consumer may do its work twice"
+
+
+def claimed_and_taken_back(clockwork: Clockwork) -> ClaimedDelivery:
+    """Claim what is due; whoever did so says nothing until the lease is over."""
+    lease = timedelta(seconds=20)
+    (claimed,) = claim_deliveries(CRM, [uuid.uuid4()], worker_id=uuid7(), lease=lease, using="default")
+    clockwork.forward(minutes=1)
+    assert take_back_expired(using="default") == 1
+    return claimed
+
+
+def test_late_confirmation_of_the_last_attempt_counts(crm: Desk, clockwork: Clockwork) -> None:
+    """Taken back, and claimed by nobody since: it is published, is not sent again, and the next of its key goes."""
+    published(1, ordering_key="order:1")
+    published(2, ordering_key="order:1")
+    late = claimed_and_taken_back(clockwork)
+
+    assert mark_published([(late, Confirmed("got it"))], using="default") == {late.delivery_id}
+
+    delivery = Delivery.objects.get(pk=late.delivery_id)
+    assert (delivery.state, delivery.receipt, delivery.fence, delivery.available_at) == ("published", "got it", 1, None)
+    assert list(DeliveryAttempt.objects.values_list("outcome", flat=True)) == ["confirmed"]
+    delivered()
+    assert crm.numbers() == [2], "the first one arrived through the worker that was late"
+    assert mark_published([(late, Confirmed("got it"))], using="default") == set()
+    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
+
+
+def test_late_confirmation_leaves_what_somebody_else_tries_by_now(crm: Desk, clockwork: Clockwork) -> None:
+    """The newer attempt decides; the older answer is on record with its attempt."""
+    published(1)
+    late = claimed_and_taken_back(clockwork)
+    claim_deliveries(CRM, [uuid.uuid4()], worker_id=uuid7(), lease=timedelta(seconds=20), using="default")
+
+    assert mark_published([(late, Confirmed("got it"))], using="default") == set()
+
+    assert Delivery.objects.get().state == "claimed"
+    assert list(DeliveryAttempt.objects.order_by("number").values_list("outcome", flat=True)) == ["confirmed", None]
 
 
 def test_redispatch_tells_of_attempts_without_an_answer(clockwork: Clockwork, stuck: Delivery) -> None:

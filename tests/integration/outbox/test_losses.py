@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+from django.db import transaction
 
+from django_jobs import inbox
 from django_jobs.domain.events import Confirmed, Error, Nacked, Parcel, Report
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import Alone
@@ -284,6 +286,32 @@ def test_delivery_that_moved_on_is_left_alone(site: Site) -> None:
 
     assert told.named("delivery.lost") == []
     assert (Delivery.objects.get().state, Delivery.objects.get().lost_count) == ("claimed", 1)
+
+
+def test_f22_publisher_that_outlasts_its_claim(crm: Desk, clockwork: Clockwork) -> None:
+    """F22: a second dispatcher delivers meanwhile. The first one's events come late, under the same ids, and no later
+    event of the key came before an earlier one; a consumer with an inbox takes each once."""
+    ids = [published(number, ordering_key="order:1") for number in (1, 2, 3)]
+
+    def outlast() -> None:
+        crm.before = lambda: None
+        clockwork.forward(minutes=1)  # the lease of the first one ends while its publisher works
+        delivered()
+
+    crm.before = outlast
+    Dispatcher(worker_id=uuid7(), using="default").turn()
+
+    assert crm.numbers() == [1, 2, 3, 1]
+    assert [parcel.event.id for parcel in crm.got] == [*ids, ids[0]]
+    taken = []
+    for parcel in crm.got:
+        with transaction.atomic(), inbox.once("books", "shop", str(parcel.event.id)) as first:
+            taken.append(first)
+    assert taken == [True, True, True, False]
+    assert set(Delivery.objects.values_list("state", flat=True)) == {"published"}
+    attempts = DeliveryAttempt.objects.filter(delivery__event_id=ids[0]).order_by("number")
+    assert list(attempts.values_list("outcome", flat=True)) == ["confirmed", "confirmed"]
+    assert {item.invariant.name: item.ids for item in verify(using="default").violated} == {}
 
 
 def _claimed(site: Site, *, alone: Alone = Alone.NO, suspects: bool = False) -> None:

@@ -1,5 +1,5 @@
 -- purpose: record that destinations confirmed deliveries, and let the next of each ordering key go
--- guard: state 'claimed' under the attempt that is named; promotes only where it marked, and only what still waits
+-- guard: 'claimed' under the attempt that is named, or 'pending' after it, as lost; promotes where it marked, what still waits
 -- index: primary keys; django_jobs_delivery_head
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 given AS MATERIALIZED (
@@ -9,10 +9,16 @@ given AS MATERIALIZED (
 ),
 marked AS (
     UPDATE django_jobs_delivery d
-    SET state = 'published', revision = d.revision + 1, published_at = clock.now, attempt_id = NULL, lease_owner = NULL,
-        lease_child = NULL, lease_expires_at = NULL, lost_count = 0, receipt = g.receipt
+    SET state = 'published', revision = d.revision + 1, published_at = clock.now, available_at = NULL,
+        attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL, lost_count = 0,
+        receipt = g.receipt
     FROM given g, clock
-    WHERE d.id = g.id AND d.state = 'claimed' AND d.attempt_id = g.attempt_id
+    WHERE d.id = g.id AND (
+        (d.state = 'claimed' AND d.attempt_id = g.attempt_id)
+        -- The row may have been taken back since this began: then its attempt still looks open from here.
+        OR (d.state = 'pending' AND d.fence = (
+            SELECT a.number FROM django_jobs_deliveryattempt a
+            WHERE a.id = g.attempt_id AND a.delivery_id = d.id AND (a.outcome IS NULL OR a.outcome = 'lost'))))
     RETURNING d.id, d.destination, d.redispatch, d.ordering_key, d.key_seq
 ),
 closed AS (
