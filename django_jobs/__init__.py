@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.outcome import EnqueueResult
+    from django_jobs.enqueue.result import JobResult, job_result
     from django_jobs.outbox import inbox
     from django_jobs.outbox.emit import publish
     from django_jobs.outbox.inbox import Received, receive
@@ -28,6 +29,7 @@ _PLACES = {
     "EnqueueResult": "django_jobs.enqueue.outcome",
     "Event": "django_jobs.domain.events",
     "JobContext": "django_jobs.worker.context",
+    "JobResult": "django_jobs.enqueue.result",
     "Received": "django_jobs.outbox.inbox",
     "Rejected": "django_jobs.domain.providers",
     "RetryPolicy": "django_jobs.domain.retry",
@@ -36,6 +38,7 @@ _PLACES = {
     "event_type": "django_jobs.define.events",
     "inbox": "django_jobs.outbox.inbox",
     "job": "django_jobs.define.decorators",
+    "job_result": "django_jobs.enqueue.result",
     "publish": "django_jobs.outbox.emit",
     "receive": "django_jobs.outbox.inbox",
     "subscribe": "django_jobs.define.subscribe",
@@ -48,6 +51,7 @@ __all__ = [
     "EnqueueResult",
     "Event",
     "JobContext",
+    "JobResult",
     "Received",
     "Rejected",
     "RetryPolicy",
@@ -56,6 +60,7 @@ __all__ = [
     "event_type",
     "inbox",
     "job",
+    "job_result",
     "publish",
     "receive",
     "subscribe",

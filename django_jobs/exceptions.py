@@ -129,6 +129,26 @@ class OutsideCompletionError(JobsError):
     """Inside a handler this is only possible where it commits together with the success."""
 
 
+class JobFailedError(JobsError):
+    """The job whose result was asked for is a dead letter, or was cancelled; ``result`` has what is known of it."""
+
+    def __init__(self, message: str, *, result: object = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class ResultTimeoutError(JobsError, TimeoutError):
+    """The job has not ended in the time that was given; it goes on."""
+
+
+class ResultGoneError(JobsError, LookupError):
+    """There is no such job: it never committed, or it or its result was pruned."""
+
+
+class WouldWaitForeverError(JobsError):
+    """Waiting for a job here could never end, or would hold what that job needs."""
+
+
 class ContextClosedError(JobsError):
     """The attempt has ended; its context refuses further use."""
 

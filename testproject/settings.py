@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import django
 import environ
 
 from testproject.databases import database_from_url
@@ -55,6 +57,12 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
+
+# Django has tasks from 6.0 on; on 5.2 the backport django-tasks brings them, where it is installed.
+if django.VERSION >= (6, 0) or importlib.util.find_spec("django_tasks"):
+    TASKS = {"default": {"BACKEND": "django_jobs.backends.tasks.DurableBackend", "QUEUES": []}}
+    if django.VERSION < (6, 0):
+        INSTALLED_APPS += ["django_tasks"]
 
 TEMPLATES: list[dict[str, Any]] = [
     {

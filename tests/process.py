@@ -52,6 +52,7 @@ ATTRIBUTES: tuple[tuple[Any, str], ...] = (
 HARMLESS = frozenset(
     {
         "django_jobs.admin.filters.ErrorClassFilter",  # a class
+        "django_jobs.backends.task_declared._declared",  # what the code declares, as the registry of job types
         "django_jobs.observe.start._started",  # the app is ready once per process
         "django_jobs.signals.owner_alert",  # who is connected takes care of itself
         "django_jobs.telemetry.attempt_facts",  # a context variable

@@ -88,8 +88,12 @@ _ALLOWED = frozenset(
 )
 
 
-def declare(func: Callable[..., Any], *, source: EventSource | None = None, **declared: Any) -> DurableJob[..., Any]:
-    """Make a job type of a function and register it; ``source`` says from which events its jobs come.
+def declare(
+    func: Callable[..., Any], *, source: EventSource | None = None, is_stock_task: bool = False, **declared: Any
+) -> DurableJob[..., Any]:
+    """Make a job type of a function and register it.
+
+    ``source`` says from which events its jobs come; ``is_stock_task`` that Django's own decorator declared it.
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
@@ -119,6 +123,7 @@ def declare(func: Callable[..., Any], *, source: EventSource | None = None, **de
         atomic=not takes_context if atomic is None else atomic,
         replay_permission=_permission(job_type, declared.get("replay_permission", "")),
         source=source,
+        is_stock_task=is_stock_task,
     )
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)
@@ -189,8 +194,8 @@ def _options(job_type: str, aliases: tuple[str, ...], declared: dict[str, Any]) 
 
 
 def _signature(func: Callable[..., Any], job_type: str, *, takes_context: bool) -> inspect.Signature:
-    if inspect.iscoroutinefunction(func) or inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
-        msg = f"{job_type}: async and generator handlers cannot be run in this version; declare a plain function."
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        msg = f"{job_type}: a generator function cannot be a handler; declare a function that returns when it is done."
         raise DefinitionError(msg)
     signature = inspect.signature(func)
     parameters = list(signature.parameters.values())

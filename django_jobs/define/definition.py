@@ -16,6 +16,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from asgiref.sync import sync_to_async
 
 from django_jobs.conf import get_settings
+from django_jobs.define.django_task import AsTask
 from django_jobs.domain.event_payload import from_payload, to_payload
 from django_jobs.domain.events import Event
 from django_jobs.domain.identity import key_fields, restore
@@ -53,6 +54,7 @@ class JobDefinition:
     atomic: bool
     replay_permission: str = ""
     source: EventSource | None = None
+    is_stock_task: bool = False  # declared by Django's own decorator: its code knows nothing of complete() and step()
 
     @property
     def job_type(self) -> str:
@@ -149,8 +151,11 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
         raise DefinitionError(msg) from error
 
 
-class DurableJob(Generic[P, R]):
-    """What ``@job`` leaves in place of the function: call it to run it here, or enqueue it."""
+class DurableJob(AsTask, Generic[P, R]):
+    """What ``@job`` leaves in place of the function: call it to run it here, or enqueue it.
+
+    On Django 6.0 and later it is one of Django's tasks too.
+    """
 
     def __init__(self, definition: JobDefinition, options: EnqueueOptions | None = None) -> None:
         self.definition = definition

@@ -116,7 +116,9 @@ def _store(groups: Sequence[_Group], using: str) -> None:
         for group in chunk:
             if group.job_id in states:
                 outcome: OutcomeName = "created" if group.replaces is None else "created_after_expiry"
-                group.stored = EnqueueResult(id=group.job_id, outcome=outcome, state=states[group.job_id])
+                group.stored = EnqueueResult(
+                    id=group.job_id, outcome=outcome, state=states[group.job_id], database=using
+                )
 
 
 def _look(groups: Sequence[_Group], using: str) -> None:

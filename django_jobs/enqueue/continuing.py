@@ -49,4 +49,4 @@ def enqueue_for(
     if state is None:
         return None
     telemetry.emit("enqueue.exempt", queue_name=same.queue_name, count=1)
-    return EnqueueResult(id=new.job_id, outcome="created", state=state)
+    return EnqueueResult(id=new.job_id, outcome="created", state=state, database=using)

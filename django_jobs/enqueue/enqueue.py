@@ -112,7 +112,7 @@ def decide(prepared: Prepared) -> EnqueueResult:
         state = store_job(new, using=prepared.using)
         if state is not None:
             outcome: OutcomeName = "created" if replaces is None else "created_after_expiry"
-            return EnqueueResult(id=new.job_id, outcome=outcome, state=state)
+            return EnqueueResult(id=new.job_id, outcome=outcome, state=state, database=prepared.using)
         holder = key_holder(prepared.key_scope, prepared.key, using=prepared.using)
         if holder is None:
             replaces = None
@@ -164,6 +164,7 @@ def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
         state=holder.state,
         resolution=holder.resolution,
         version_differs=not same_version,
+        database=prepared.using,
     )
 
 

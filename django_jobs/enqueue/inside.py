@@ -15,13 +15,17 @@ from django_jobs.exceptions import CrossDatabaseError, OutsideCompletionError
 
 @dataclass(slots=True, kw_only=True)
 class InsideJob:
-    """The handler that is running here; ``commits_with_success`` is switched by completion and step blocks."""
+    """The handler that is running here; ``commits_with_success`` is switched by completion and step blocks.
+
+    What a stock task of Django enqueues outside of such a block commits by itself, as its author expects.
+    """
 
     job_id: uuid.UUID
     correlation_id: str
     traceparent: str
     commits_with_success: bool
     is_stock_task: bool = False
+    database: str = "default"
     attempt_id: uuid.UUID | None = None
     number: int = 0  # of the attempt
     held_back: list[Any] | None = None  # events that are stored, in the order of their keys, when the block ends
@@ -47,7 +51,7 @@ def check_place(*, what: str, using: str, detached: bool) -> None:
     if detached:
         return
     inside = current.get()
-    if inside is not None and not inside.commits_with_success:
+    if inside is not None and not inside.commits_with_success and not inside.is_stock_task:
         msg = (
             f"{what} inside a handler belongs into complete(), step() or an atomic handler: here a crash would repeat "
             "it. Pass detached=True to accept that it happens at least once."

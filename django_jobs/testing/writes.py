@@ -24,7 +24,7 @@ class RepeatableWriteWarning(UserWarning):
 def notice(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
     """Run a statement, and warn with the handler's own line when it writes what a crash would write again."""
     inside = current.get()
-    if inside is not None and not inside.commits_with_success and isinstance(sql, str):
+    if inside is not None and not inside.is_stock_task and not inside.commits_with_success and isinstance(sql, str):
         found = _WRITE.match(sql)
         if found is not None and not found["table"].startswith("django_jobs_"):
             _warn(found["table"])

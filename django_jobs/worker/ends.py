@@ -32,7 +32,7 @@ def facts_of(attempt: RunningAttempt) -> dict[str, object]:
 
 def tell_start(attempt: RunningAttempt) -> None:
     """Tell that a thread has taken the attempt up."""
-    telemetry.emit("attempt.started", **facts_of(attempt))
+    telemetry.emit("attempt.started", using=attempt.using, **facts_of(attempt))
 
 
 def tell_done(attempt: RunningAttempt) -> None:
@@ -59,6 +59,7 @@ def tell_end(
     telemetry.emit(
         "attempt.ended",
         outcome=outcome,
+        using=attempt.using,
         duration_s=elapsed.total_seconds(),
         age_s=attempt.age.total_seconds(),
         over_budget=attempt.renewed_at == attempt.asked_at and elapsed > attempt.definition.terms.budget,
@@ -80,6 +81,7 @@ def tell_end_of_gone(
     telemetry.emit(
         "attempt.ended",
         outcome=outcome,
+        using=item.using,
         age_s=item.age.total_seconds(),
         cause=loss.cause.value if loss else "",
         **_error(error, error_class, dead_reason or (loss.dead_reason if loss else None)),

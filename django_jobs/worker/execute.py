@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 import json
 import logging
 import os
+from collections.abc import Awaitable
 from typing import Any, NoReturn
 
+from asgiref.sync import async_to_sync
 from django.db import connections
 from django.utils import timezone, translation
 
@@ -111,6 +114,8 @@ def _execute(attempt: RunningAttempt) -> None:
         correlation_id=claimed.correlation_id or str(claimed.job_id),
         traceparent=claimed.traceparent,
         commits_with_success=attempt.definition.atomic,
+        is_stock_task=attempt.definition.is_stock_task,
+        database=attempt.using,
         attempt_id=claimed.attempt_id,
         number=claimed.number,
         held_back=[] if attempt.definition.atomic else None,
@@ -164,11 +169,18 @@ def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> An
     faults.reached("handler.before", using=attempt.using)
     try:
         result = attempt.definition.func(*context, **arguments)
+        if inspect.isawaitable(result):
+            # On a loop of its own; what the coroutine asks of the ORM runs here, in the thread that has the transaction.
+            result = async_to_sync(_awaited)(result)
     finally:
         if attempt.is_forked:
             _end_fork(attempt)
     faults.reached("handler.after", using=attempt.using)
     return result
+
+
+async def _awaited(result: Awaitable[Any]) -> Any:
+    return await result
 
 
 def _end_fork(attempt: RunningAttempt) -> NoReturn:

@@ -6,6 +6,8 @@ PUBLIC = {
     "Confirmed": "What an effect returns when the provider says: applied.",
     "EnqueueResult": "What `enqueue()` returns: `id`, `outcome`, `state`, `created`, `version_differs`.",
     "Event": "What a subscriber gets: `id`, `type`, `version`, `data`, `subject`, `ordering_key`, `created_at`.",
+    "JobResult": "A job as it stood when read: state, progress, last error, result; `refresh()`, `get(timeout)`.",
+    "job_result": "Reads a job by its id, for example one that an earlier request enqueued.",
     "JobContext": "The type of a handler's `context`.",
     "Received": "What `receive()` returns: `outcome`, `job_id`, `reason`.",
     "Rejected": "What an effect returns when the answer proves that nothing was applied.",

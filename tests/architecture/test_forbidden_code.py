@@ -14,6 +14,7 @@ IMPORT_BY_NAME = {"import_module", "import_string"}
 MAY_IMPORT_BY_NAME = {
     "django_jobs/__init__.py",
     "django_jobs/apps.py",
+    "django_jobs/backends/task_names.py",
     "django_jobs/conf.py",
     "django_jobs/define/discovery.py",
     "django_jobs/define/registry.py",

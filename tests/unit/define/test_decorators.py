@@ -210,10 +210,6 @@ def variable(*orders: int) -> None:
     """Take what has no name in a payload."""
 
 
-async def coroutine() -> None:
-    """Need an event loop."""
-
-
 def generator() -> Iterator[int]:
     """Yield."""
     yield 1
@@ -227,9 +223,8 @@ async def async_generator() -> Any:
 FUNCTIONS: dict[str, tuple[Any, str]] = {
     "positional only": (positional_only, "'order_id' has no name"),
     "variable": (variable, "'orders' has no name"),
-    "coroutine": (coroutine, "async and generator handlers"),
-    "generator": (generator, "async and generator handlers"),
-    "async generator": (async_generator, "async and generator handlers"),
+    "generator": (generator, "a generator function cannot be a handler"),
+    "async generator": (async_generator, "a generator function cannot be a handler"),
     "class": (DurableJob, "plain function"),
     "builtin": (len, "plain function"),
     "partial": (functools.partial(handler, 1), "plain function"),

@@ -1,0 +1,196 @@
+"""A job as Django's ``TaskResult``: one error and one worker id per attempt."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from django_jobs.backends.task_declared import task_of
+from django_jobs.backends.task_names import (
+    Task,
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
+from django_jobs.define import registry
+from django_jobs.define.django_task import backend_alias
+from django_jobs.domain.states import AttemptOutcome, JobState
+from django_jobs.enqueue.inside import current
+from django_jobs.enqueue.result import wait
+from django_jobs.models import Attempt, Job
+
+_STATUS = {
+    JobState.RUNNING.value: TaskResultStatus.RUNNING,
+    JobState.SUCCEEDED.value: TaskResultStatus.SUCCESSFUL,
+    JobState.DEAD_LETTERED.value: TaskResultStatus.FAILED,
+    JobState.CANCELLED.value: TaskResultStatus.FAILED,
+}
+_KEPT = {"task", "backend", "outcome"}  # by a refresh
+_FAILED = {AttemptOutcome.FAILED.value, AttemptOutcome.LOST.value, AttemptOutcome.CANCELLED.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableTaskResult(TaskResult):  # type: ignore[misc]
+    """Django's result with what it has no word for.
+
+    ``outcome`` is what the enqueue did: created, duplicate or created_after_expiry; empty when it was read later.
+    ``state`` is the job's own state. ``progress`` is what a running handler told last, out of ``progress_total``.
+    """
+
+    outcome: str = ""
+    state: str = ""
+    progress: int | None = None
+    progress_total: int | None = None
+    database: str = "default"
+
+    def refresh(self) -> None:
+        """Read it again, in place.
+
+        Raises:
+            TaskResultDoesNotExist: The job was pruned meanwhile.
+        """
+        fresh = read_result(self.id, using=self.database)
+        for field in fields(self):
+            if field.name not in _KEPT:
+                object.__setattr__(self, field.name, getattr(fresh, field.name))
+
+    async def arefresh(self) -> None:
+        """Do what :meth:`refresh` does, from async code."""
+        from asgiref.sync import sync_to_async
+
+        await sync_to_async(self.refresh, thread_sensitive=True)()
+
+    def get(self, timeout: float | timedelta | None = None) -> Any:
+        """Wait for the end and return the value; see ``EnqueueResult.get`` for the errors."""
+        return wait(uuid.UUID(self.id), using=self.database, timeout=timeout)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurableTaskContext(TaskContext):  # type: ignore[misc]
+    """Django's context; ``job`` is the :class:`~django_jobs.JobContext`, None where the task is atomic."""
+
+    job: Any = None
+
+
+class GoneTask(Task):  # type: ignore[misc]
+    """Stands for a task that this code does not have: renamed, removed, or of a newer release."""
+
+    def __init__(self, job: Job) -> None:
+        set_field = object.__setattr__
+        set_field(self, "func", _gone)
+        set_field(self, "priority", job.priority)
+        set_field(self, "backend", backend_alias())
+        set_field(self, "queue_name", job.queue_name)
+        set_field(self, "run_after", None)
+        set_field(self, "takes_context", False)
+        set_field(self, "job_type", job.job_type)
+
+    @property
+    def module_path(self) -> str:
+        """The name under which its jobs are stored."""
+        return str(self.job_type)
+
+    @property
+    def name(self) -> str:
+        """The last part of it."""
+        return self.module_path.rpartition(".")[2]
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+def _gone(*_: object, **__: object) -> None:
+    msg = "This code has no such task."
+    raise LookupError(msg)
+
+
+def read_result(result_id: str, *, using: str, is_new: bool = False) -> DurableTaskResult:
+    """Read a job with its attempts; one that is new has none.
+
+    Raises:
+        TaskResultDoesNotExist: There is none with this id.
+    """
+    try:
+        job_id = uuid.UUID(str(result_id))
+        job = Job.objects.using(using).select_related("payload").get(pk=job_id)
+    except (ValueError, Job.DoesNotExist):
+        raise TaskResultDoesNotExist(result_id) from None
+    attempts = [] if is_new else list(Attempt.objects.using(using).filter(job_id=job_id).order_by("number"))
+    return result_of(job, attempts, using=using)
+
+
+def result_of(job: Job, attempts: Sequence[Attempt], *, using: str) -> DurableTaskResult:
+    """Tell a job and its attempts as Django does."""
+    task = task_of(job.job_type) or _registered(job) or GoneTask(job)
+    args, kwargs = _arguments(job)
+    status = _STATUS.get(job.state, TaskResultStatus.READY)
+    result = DurableTaskResult(
+        task=task,
+        id=str(job.pk),
+        status=status,
+        enqueued_at=_local(job.created_at),
+        started_at=_local(attempts[0].started_at) if attempts else None,
+        last_attempted_at=_local(attempts[-1].started_at) if attempts else None,
+        finished_at=_local(job.finished_at or job.dead_at),
+        args=args,
+        kwargs=kwargs,
+        backend=task.backend,
+        errors=[_error(attempt) for attempt in attempts if attempt.outcome in _FAILED],
+        worker_ids=[str(attempt.worker_id) for attempt in attempts],
+        state=job.state,
+        progress=job.progress,
+        progress_total=job.progress_total,
+        database=using,
+    )
+    payload = getattr(job, "payload", None)
+    if status == TaskResultStatus.SUCCESSFUL and payload is not None and payload.result is not None:
+        object.__setattr__(result, "_return_value", json.loads(payload.result))
+    return result
+
+
+def result_of_running(task: Any) -> DurableTaskResult:
+    """Read the result of the job that runs here, for the context of its task."""
+    inside = current.get()
+    if inside is None:
+        raise LookupError(task.module_path)
+    return read_result(str(inside.job_id), using=inside.database)
+
+
+def _registered(job: Job) -> Any:
+    definition = registry.find(job.job_type)
+    return None if definition is None or definition.is_stock_task else registry.get(job.job_type)
+
+
+def _arguments(job: Job) -> tuple[list[Any], dict[str, Any]]:
+    payload = getattr(job, "payload", None)
+    try:
+        stored = json.loads(payload.arguments) if payload is not None else {}
+    except ValueError:
+        return [], {}  # a damaged row is for the admin to show; a result must be readable all the same
+    if not isinstance(stored, dict):
+        return [], {}
+    if set(stored) == {"args", "kwargs"} and isinstance(stored["args"], list) and isinstance(stored["kwargs"], dict):
+        return stored["args"], stored["kwargs"]
+    return [], stored
+
+
+def _error(attempt: Attempt) -> Any:
+    path = attempt.error_type if "." in attempt.error_type else f"builtins.{attempt.error_type}"
+    told = attempt.traceback or attempt.message
+    if not attempt.error_type:
+        path = "django_jobs.exceptions.JobsError"
+    return TaskError(exception_class_path=path, traceback=told)
+
+
+def _local(value: datetime | None) -> datetime | None:
+    """Return a time as Django's backends do: naive in the current zone where the project has no time zones."""
+    return value if value is None or settings.USE_TZ else timezone.make_naive(value)

@@ -1,0 +1,36 @@
+"""Django's signals of tasks, sent by the worker when the rows say so."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django_jobs import telemetry
+from django_jobs.backends.task_names import TaskResultStatus, signals
+from django_jobs.backends.task_results import read_result
+from django_jobs.backends.tasks import DurableBackend
+
+_LOGGER = logging.getLogger("django.tasks")
+_OWN_RECEIVERS = 1  # Django's, which writes the log
+
+
+def connect() -> None:
+    """Send the signals from now on, in this process."""
+    telemetry.subscribe(_told)
+
+
+def _told(event: str, fields: dict[str, object]) -> None:
+    if event == "attempt.started":
+        _send("task_started", fields, level=logging.INFO)
+    elif event == "attempt.ended":
+        _send("task_finished", fields, level=logging.INFO)
+
+
+def _send(name: str, fields: dict[str, object], *, level: int) -> None:
+    signal: Any = getattr(signals(), name)
+    if len(signal.receivers) <= _OWN_RECEIVERS and not _LOGGER.isEnabledFor(level):
+        return  # nobody listens: the read of the result would be for nothing
+    result = read_result(str(fields["job_id"]), using=str(fields["using"]))
+    finished = result.status in {TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED}
+    if finished == (name == "task_finished"):
+        signal.send_robust(DurableBackend, task_result=result)

@@ -1,0 +1,87 @@
+"""What makes a job type one of Django's tasks too, where Django has them (6.0 and later)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+if TYPE_CHECKING:
+    from django_jobs.define.definition import JobDefinition
+    from django_jobs.domain.options import EnqueueOptions
+
+DURABLE_BACKEND = "django_jobs.backends.tasks.DurableBackend"
+if TYPE_CHECKING:
+    _Task = object
+else:
+    try:
+        from django.tasks import Task as _Task
+    except ImportError:
+        _Task = object
+
+
+def backend_alias() -> str:
+    """Return the alias in ``TASKS`` under which the package's backend is found first; else Django's default."""
+    configured = getattr(settings, "TASKS", {})
+    return next((alias for alias, one in configured.items() if one.get("BACKEND") == DURABLE_BACKEND), "default")
+
+
+class AsTask(_Task):
+    """A task whose fields are read from the declaration, so that nothing is said twice.
+
+    Django's class is a frozen dataclass that is made by its own constructor; a job type is neither.
+    """
+
+    definition: JobDefinition
+    options: EnqueueOptions
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+    @property
+    def func(self) -> Any:
+        """The handler."""
+        return self.definition.func
+
+    @property
+    def priority(self) -> int:
+        """From -100 to 100, bigger first."""
+        return self.options.priority
+
+    @property
+    def queue_name(self) -> str:
+        """The queue."""
+        return self.options.queue_name
+
+    @property
+    def run_after(self) -> Any:
+        """The earliest start, or how long to wait; None for at once."""
+        return self.options.run_after
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the handler gets a context first."""
+        return self.definition.takes_context
+
+    @property
+    def backend(self) -> str:
+        """The alias of the backend that answers for its results."""
+        return backend_alias()
+
+    def __copy__(self) -> AsTask:
+        return self
+
+    def __deepcopy__(self, memo: object) -> AsTask:
+        return self  # a declaration is not data: it stays the one that is registered
+
+    def __reduce__(self) -> Any:
+        return _registered, (self.definition.job_type,)
+
+
+def _registered(job_type: str) -> Any:
+    """Find what was pickled, in the registry: nothing is imported from a name that was stored."""
+    from django_jobs.define.registry import get
+
+    return get(job_type)

@@ -1,0 +1,243 @@
+"""What became of a job, for the code that enqueued it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import connections, router
+
+from django_jobs.domain.states import JobState
+from django_jobs.enqueue.inside import current, in_transaction
+from django_jobs.exceptions import (
+    DefinitionError,
+    JobFailedError,
+    ResultGoneError,
+    ResultTimeoutError,
+    WouldWaitForeverError,
+)
+from django_jobs.models import Job
+
+FIRST_LOOK = 0.02  # seconds from one look to the next; each is half as long again
+LONGEST_LOOK = 0.5
+_FINISHED = {JobState.SUCCEEDED.value, JobState.DEAD_LETTERED.value, JobState.CANCELLED.value}
+_COLUMNS = (
+    *("id", "job_type", "state", "resolution", "dead_reason", "fence", "progress", "progress_total"),
+    *("error_class", "error_type", "created_at", "finished_at", "content_removed_at"),
+    *("payload__result", "payload__error_text"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """A job as it stood when it was read; nothing here changes by itself.
+
+    Args:
+        id: The job.
+        database: The alias on which it is stored.
+        state: scheduled, queued, running, failed (another attempt is due), succeeded, dead_lettered or cancelled.
+        resolution: How a dead letter was settled; None while it is open.
+        dead_reason: Why it became a dead letter; empty if it did not.
+        attempts: How many attempts it has had, over all replays.
+        progress: What the running attempt told last; None before it tells.
+        progress_total: Out of how much, if it said so.
+        error_class: permanent, transient or unknown: the class of its last failure.
+        error_type: The class of what the last failed attempt met.
+        error: Its message, with secrets masked.
+        result: What the handler left as its result, as JSON gives it back; None without one.
+    """
+
+    id: uuid.UUID
+    database: str
+    job_type: str
+    state: str
+    resolution: str | None
+    dead_reason: str
+    attempts: int
+    progress: int | None
+    progress_total: int | None
+    error_class: str
+    error_type: str
+    error: str
+    result: Any
+    enqueued_at: datetime
+    finished_at: datetime | None
+    content_removed: bool
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it runs no more unless somebody replays it."""
+        return self.state in _FINISHED
+
+    def refresh(self) -> JobResult:
+        """Read it again.
+
+        Raises:
+            ResultGoneError: It was pruned meanwhile.
+        """
+        return read(self.id, using=self.database)
+
+    async def arefresh(self) -> JobResult:
+        """Do what :meth:`refresh` does, from async code."""
+        return await sync_to_async(self.refresh, thread_sensitive=True)()
+
+    def get(self, timeout: float | timedelta | None = None) -> Any:
+        """Wait for its end and return its result; see :func:`wait` for the errors."""
+        return wait(self.id, using=self.database, timeout=timeout)
+
+    async def aget(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109  as get()
+        """Do what :meth:`get` does, from async code."""
+        return await await_end(self.id, using=self.database, timeout=timeout)
+
+    def value(self) -> Any:
+        """Return the result of a job that succeeded.
+
+        Raises:
+            JobFailedError: It is a dead letter, or was cancelled.
+            ResultGoneError: Its result was removed by the retention of its content.
+            ResultTimeoutError: It has not ended yet.
+        """
+        if not self.is_finished:
+            msg = f"Job {self.id} ({self.job_type}) has not ended: it is {self.state}."
+            raise ResultTimeoutError(msg)
+        if self.state != JobState.SUCCEEDED:
+            raise JobFailedError(self._told(), result=self)
+        if self.content_removed:
+            msg = f"Job {self.id} succeeded; its result was removed with its content."
+            raise ResultGoneError(msg)
+        return self.result
+
+    def _told(self) -> str:
+        if self.state == JobState.CANCELLED:
+            return f"Job {self.id} ({self.job_type}) was cancelled."
+        error = f": {self.error_type}: {self.error}" if self.error_type else ""
+        return f"Job {self.id} ({self.job_type}) is a dead letter ({self.dead_reason}){error}"
+
+
+def job_result(job_id: uuid.UUID | str, *, database: str | None = None) -> JobResult:
+    """Read a job by its id, for example one that a former request enqueued.
+
+    Args:
+        job_id: As ``enqueue`` returned it, or its text.
+        database: Where it is stored; default: where the router writes.
+
+    Raises:
+        ResultGoneError: There is no such job, or it was pruned.
+        DefinitionError: This is no id, or the settings have no such database.
+    """
+    using = database or router.db_for_write(Job)
+    if using not in connections:
+        msg = f"There is no database {using!r}; the settings have {', '.join(sorted(connections))}."
+        raise DefinitionError(msg)
+    try:
+        found = job_id if isinstance(job_id, uuid.UUID) else uuid.UUID(job_id)
+    except (ValueError, AttributeError, TypeError):
+        msg = f"A job's id is a UUID, not {job_id!r}."
+        raise DefinitionError(msg) from None
+    return read(found, using=using)
+
+
+def read(job_id: uuid.UUID, *, using: str) -> JobResult:
+    """Read a job where it is written, so that a replica that lags cannot hide its end.
+
+    Raises:
+        ResultGoneError: There is no such job, or it was pruned.
+    """
+    row = Job.objects.using(using).filter(pk=job_id).values(*_COLUMNS).first()
+    if row is None:
+        msg = f"There is no job {job_id} on database {using!r}: it never committed, or was pruned."
+        raise ResultGoneError(msg)
+    stored = row.pop("payload__result")
+    return JobResult(
+        database=using,
+        attempts=row.pop("fence"),
+        error=row.pop("payload__error_text") or "",
+        result=None if stored is None else json.loads(stored),
+        enqueued_at=row.pop("created_at"),
+        content_removed=row.pop("content_removed_at") is not None,
+        **row,
+    )
+
+
+def wait(job_id: uuid.UUID, *, using: str, timeout: float | timedelta | None) -> Any:
+    """Wait until a job has ended, and return its result.
+
+    Args:
+        job_id: The job.
+        using: Its database.
+        timeout: Seconds, or a timedelta; None waits as long as it takes.
+
+    Raises:
+        JobFailedError: It became a dead letter, or was cancelled; ``result`` has the details.
+        ResultTimeoutError: It has not ended in time; it goes on.
+        ResultGoneError: It was pruned, or never committed.
+        WouldWaitForeverError: A transaction is open here, so the job or its end cannot be seen, or this is a handler,
+            which would hold a thread that the other job may need.
+    """
+    for pause in _looks(_seconds(timeout)):
+        found = read(job_id, using=using)
+        if found.is_finished:
+            return found.value()
+        _check_may_wait(using)
+        if pause is None:
+            return found.value()
+        time.sleep(pause)
+    raise AssertionError  # the last look has no pause
+
+
+async def await_end(job_id: uuid.UUID, *, using: str, timeout: float | timedelta | None) -> Any:  # noqa: ASYNC109  as get()
+    """Do what :func:`wait` does, from async code, without holding a thread."""
+    for pause in _looks(_seconds(timeout)):
+        found = await sync_to_async(read, thread_sensitive=True)(job_id, using=using)
+        if found.is_finished:
+            return found.value()
+        await sync_to_async(_check_may_wait, thread_sensitive=True)(using)
+        if pause is None:
+            return found.value()
+        await asyncio.sleep(pause)
+    raise AssertionError  # the last look has no pause
+
+
+def _looks(seconds: float | None) -> Iterator[float | None]:
+    """Yield how long to wait after each look; None after the last one."""
+    deadline = None if seconds is None else time.monotonic() + seconds
+    pause = FIRST_LOOK
+    while True:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            yield None
+            return
+        yield pause if left is None else min(pause, left)
+        pause = min(pause * 1.5, LONGEST_LOOK)
+
+
+def _seconds(timeout: object) -> float | None:
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        msg = f"timeout must be a number of seconds from 0 on, or a timedelta, not {timeout!r}."
+        raise DefinitionError(msg)
+    return float(seconds)
+
+
+def _check_may_wait(using: str) -> None:
+    if current.get() is not None:
+        msg = (
+            "A handler that waits for another job holds a thread that the other one may need. Let the other job "
+            "enqueue what follows."
+        )
+        raise WouldWaitForeverError(msg)
+    if in_transaction(connections[using]):
+        msg = (
+            f"A transaction is open on {using!r}: a job that was enqueued in it starts when it has committed, and its "
+            "end may not be seen inside. Wait after the block."
+        )
+        raise WouldWaitForeverError(msg)

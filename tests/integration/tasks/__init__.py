@@ -1,0 +1,1 @@
+"""The backend of Django's tasks, and the results of jobs."""
