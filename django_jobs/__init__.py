@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from django_jobs.define.decorators import job
     from django_jobs.define.events import event_type
+    from django_jobs.define.schedules import schedule
     from django_jobs.define.subscribe import subscribe
     from django_jobs.domain.events import Event
     from django_jobs.domain.providers import Confirmed, Rejected, Unknown
     from django_jobs.domain.retry import RetryPolicy
+    from django_jobs.domain.schedules import Cron, Every
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.outcome import EnqueueResult
     from django_jobs.enqueue.result import JobResult, job_result
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Confirmed": "django_jobs.domain.providers",
+    "Cron": "django_jobs.domain.schedules",
     "EnqueueResult": "django_jobs.enqueue.outcome",
     "Event": "django_jobs.domain.events",
+    "Every": "django_jobs.domain.schedules",
     "JobContext": "django_jobs.worker.context",
     "JobResult": "django_jobs.enqueue.result",
     "Received": "django_jobs.outbox.inbox",
@@ -41,6 +45,7 @@ _PLACES = {
     "job_result": "django_jobs.enqueue.result",
     "publish": "django_jobs.outbox.emit",
     "receive": "django_jobs.outbox.inbox",
+    "schedule": "django_jobs.define.schedules",
     "subscribe": "django_jobs.define.subscribe",
     "verify_webhook": "django_jobs.outbox.signing",
 }
@@ -48,8 +53,10 @@ _MODULES = {"inbox"}  # names that stand for a whole module
 
 __all__ = [
     "Confirmed",
+    "Cron",
     "EnqueueResult",
     "Event",
+    "Every",
     "JobContext",
     "JobResult",
     "Received",
@@ -63,6 +70,7 @@ __all__ = [
     "job_result",
     "publish",
     "receive",
+    "schedule",
     "subscribe",
     "verify_webhook",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connections
 
 from django_jobs import clock, faults, telemetry
-from django_jobs.define import events, registry
+from django_jobs.define import events, registry, schedules
 from django_jobs.domain import ids
 from django_jobs.effects import adapter
 from django_jobs.enqueue import backpressure
@@ -77,7 +77,7 @@ def kept() -> Iterator[None]:
             stack.callback(_refill, container, copy.copy(container))
         for owner, name in ATTRIBUTES:
             stack.callback(setattr, owner, name, copy.copy(getattr(owner, name)))
-        for declared in (registry._jobs, adapter._declared, chores._chores):
+        for declared in (registry._jobs, adapter._declared, chores._chores, schedules._schedules):
             stack.callback(_forget_declared, declared, set(declared), frozenset(sys.modules))
         stack.callback(_forget_event_types, set(events._types), frozenset(sys.modules))
         for alias, settings in connections.settings.items():
@@ -117,6 +117,7 @@ def _forget_event_types(before: set[tuple[str, int]], modules: frozenset[str]) -
 def _module_of(item: Any) -> str:
     if isinstance(item, chores.Chore):
         return str(item.turn.__module__)
+    item = item.job if isinstance(item, schedules.ScheduleDefinition) else item
     return str((item.definition.func if hasattr(item, "definition") else item).__module__)
 
 

@@ -15,7 +15,7 @@ from django_jobs.admin.forms import CompensateChoices, ReplayChoices, ResolveCho
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.unmasking import SHOW_PAYLOAD
 from django_jobs.domain.states import DeliveryState, EffectState, JobState, ReplayState
-from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, SideEffect
+from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, Schedule, SideEffect
 from django_jobs.models.job import WAITING
 from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.compensate import Compensate
@@ -28,6 +28,7 @@ from django_jobs.operate.replay_many import CancelReplay
 from django_jobs.operate.reroute import Reroute
 from django_jobs.operate.resolve import Resolve
 from django_jobs.operate.run_now import RunNow
+from django_jobs.operate.run_schedule import RunSchedule
 
 
 def _only_dead(job: Job) -> str:
@@ -142,6 +143,15 @@ OFFERS: dict[type[Model], tuple[Offer, ...]] = {
             permission=DiscardDelivery.permission,
             make=lambda delivery, using, _: DiscardDelivery(delivery.pk, using=using),
             why_not=discard_refused,
+        ),
+    ),
+    Schedule: (
+        Offer(
+            path="run",
+            label="Run now…",
+            permission=RunSchedule.permission,
+            make=lambda schedule, using, _: RunSchedule(schedule.name, using=using),
+            why_not=lambda _: "",
         ),
     ),
     ReplayRequest: (

@@ -14,9 +14,11 @@ from django.core.exceptions import AppRegistryNotReady
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import DurableJob, EventSource, JobDefinition, check_definition, lease_terms
 from django_jobs.define.registry import register
+from django_jobs.define.schedules import schedule as add_schedule
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.options import EnqueueOptions, OnDuplicate, check
 from django_jobs.domain.retry import RetryPolicy
+from django_jobs.domain.schedules import Cron, Every
 from django_jobs.exceptions import DefinitionError
 
 P = ParamSpec("P")
@@ -49,6 +51,7 @@ def job(
     takes_context: bool = False,
     atomic: bool | None = None,
     replay_permission: str = "",
+    schedule: Cron | Every | str | None = None,
 ) -> Callable[[Callable[P, R]], DurableJob[P, R]]: ...
 
 
@@ -64,7 +67,8 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
             it nothing is deduplicated), ``key_scope`` (whose keys are the same; default: the oldest name, so that a
             rename keeps it), ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template), ``owner``,
             ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``,
-            ``replay_permission`` (what a user needs besides to replay such a job, as "billing.replay_charges").
+            ``replay_permission`` (what a user needs besides to replay such a job, as "billing.replay_charges"),
+            ``schedule`` (when it is enqueued by itself: a ``Cron``, an ``Every`` or a cron expression).
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
@@ -84,6 +88,7 @@ _ALLOWED = frozenset(
         *("type", "version", "aliases", "queue_name", "priority", "key", "key_scope", "key_ttl", "on_duplicate"),
         *("subject", "owner", "budget", "cleanup", "max_runtime", "retry", "useful_for", "takes_context", "atomic"),
         "replay_permission",
+        "schedule",
     ]
 )
 
@@ -128,6 +133,8 @@ def declare(
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)
     register(durable)
+    if declared.get("schedule") is not None:
+        add_schedule(durable, declared["schedule"])
     return durable
 
 

@@ -78,6 +78,15 @@ class PauseKind(StrEnum):
 
     QUEUE = "queue"
     TYPE = "type"
+    SCHEDULE = "schedule"
+
+
+class TickOutcome(StrEnum):
+    """What came of one tick of a schedule."""
+
+    ENQUEUED = "enqueued"
+    DUPLICATE = "duplicate"  # a live key answered with the job of another enqueue
+    REFUSED = "refused"  # its arguments could not be made or stored
 
 
 class Pruning(StrEnum):

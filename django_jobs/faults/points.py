@@ -41,6 +41,7 @@ POINTS: dict[str, str] = {
     "cancel.before": "a job is about to be ended as cancelled; its row is locked",
     "cancel.after_update": "a job is ended as cancelled in a transaction that is still open",
     "cancel.after_commit": "a job is cancelled for good; nobody was told",
+    "schedule.after_insert": "a tick and its job are stored in a transaction that is still open",
     "compensate.before": "the job that takes an effect back has found its decision",
     "compensate.after_call": "the effect was taken back; the compensation is still open",
     "compensate.after_update": "the compensation is closed in the transaction of the success, which is still open",

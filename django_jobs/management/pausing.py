@@ -1,4 +1,4 @@
-"""The verbs that hold a queue or a job type back, and let it go on."""
+"""The verbs that hold a queue, a job type or a schedule back, and let it go on."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _COLUMNS = ("kind", "name", "actor", "reason", "paused_until", "created_at")
 
 
 def _add_name(parser: CommandParser) -> None:
-    parser.add_argument("kind", metavar="KIND", choices=[kind.value for kind in PauseKind], help="queue or type.")
-    parser.add_argument("name", metavar="NAME", help="The queue's name or the job type's.")
+    parser.add_argument(
+        "kind", metavar="KIND", choices=[kind.value for kind in PauseKind], help="queue, type or schedule."
+    )
+    parser.add_argument("name", metavar="NAME", help="The name of the queue, job type or schedule.")
     parser.add_argument("--as", dest="actor", metavar="USER", required=True, help="Who decides this.")
 
 
@@ -110,10 +112,10 @@ def _as_dict(row: Pause) -> dict[str, Any]:
 PAUSE_VERBS: tuple[Verb, ...] = (
     Verb(
         name="pause",
-        help="Hold a queue or a job type back: what runs goes on, nothing new of it starts.",
+        help="Hold a queue, a job type or a schedule back: what runs goes on, nothing new of it starts.",
         add_arguments=_add_pause,
         run=_pause,
     ),
-    Verb(name="resume", help="Let a queue or a job type go on.", add_arguments=_add_name, run=_resume),
+    Verb(name="resume", help="Let a queue, a job type or a schedule go on.", add_arguments=_add_name, run=_resume),
     Verb(name="pauses", help="List what is paused, by whom and why.", add_arguments=add_json, run=_pauses),
 )

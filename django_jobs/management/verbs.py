@@ -22,6 +22,7 @@ from django_jobs.management.groups import add_groups, run_groups
 from django_jobs.management.overviews import OVERVIEW_VERBS
 from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.prune import add_prune, run_prune
+from django_jobs.management.scheduling import SCHEDULE_VERBS
 from django_jobs.management.show import show_text
 from django_jobs.management.tables import harmless, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
@@ -367,6 +368,7 @@ VERBS: tuple[Verb, ...] = (
     *EVENT_VERBS,
     *OVERVIEW_VERBS,
     *PAUSE_VERBS,
+    *SCHEDULE_VERBS,
     *CANCEL_VERBS,
     *COMPENSATE_VERBS,
     Verb(

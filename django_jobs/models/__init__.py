@@ -12,6 +12,7 @@ from django_jobs.models.inbox import InboxMessage, Quarantine
 from django_jobs.models.job import DeadLetter, Job, JobPayload, JobStep
 from django_jobs.models.outbox import Delivery, DeliveryAttempt, Destination, OrderingKey, OutboxEvent, Subscription
 from django_jobs.models.retention import PrunedOrder, PrunedStretch
+from django_jobs.models.schedule import Schedule, ScheduleTick
 from django_jobs.models.worker import Worker
 
 __all__ = [
@@ -42,6 +43,8 @@ __all__ = [
     "Reconciliation",
     "ReplayItem",
     "ReplayRequest",
+    "Schedule",
+    "ScheduleTick",
     "Send",
     "SideEffect",
     "Subscription",

@@ -137,7 +137,7 @@ def _held_back(history: JobHistory) -> Iterator[str]:
     job = history.job
     names = {PauseKind.QUEUE: job.queue_name, PauseKind.TYPE: job.job_type}
     for row in pauses(using=history.using):
-        if names[PauseKind(row.kind)] == row.name:
+        if names.get(PauseKind(row.kind)) == row.name:
             what = "Queue" if row.kind == PauseKind.QUEUE else "Job type"
             end = f" until {relative(row.paused_until, history.read_at)}" if row.paused_until else ""
             yield f"{what} {row.name!r} is paused by {row.actor} since {instant(row.created_at)}{end}: {row.reason}"

@@ -1,4 +1,4 @@
-"""Pauses: an operator holds a queue or a job type back. What runs goes on; nothing new of it starts."""
+"""Pauses: an operator holds a queue, a job type or a schedule back. What runs goes on; nothing new of it starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from django_jobs.store.times import database_now, read_now
 
 ACTOR_LIMIT = 150
 REASON_LIMIT = 1000
-_LONGEST = {PauseKind.QUEUE: 100, PauseKind.TYPE: 200}
+_LONGEST = {PauseKind.QUEUE: 100, PauseKind.TYPE: 200, PauseKind.SCHEDULE: 200}
+_CALLED = {PauseKind.QUEUE: "queue name", PauseKind.TYPE: "job type", PauseKind.SCHEDULE: "schedule name"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,14 @@ class Paused:
 
 
 def pause(kind: str, name: str, *, actor: str, reason: str, until: datetime | None = None, using: str) -> Pause:
-    """Hold a queue or a job type back until it is resumed, or until a time; a pause that is there is replaced.
+    """Hold a queue, a job type or a schedule back until it is resumed or until a time; a standing pause is replaced.
 
     Workers know within about a second. Waiting jobs keep their order, enqueueing goes on, what runs is not touched, and
     a job whose usefulness ends is dead-lettered all the same.
 
     Raises:
-        PauseError: The kind is neither ``queue`` nor ``type``, actor or reason is missing or too long, or ``until`` is
-            naive or over.
+        PauseError: The kind is none of ``queue``, ``type`` and ``schedule``, actor or reason is missing or too long, or
+            ``until`` is naive or over.
         KeyFormatError: The name is empty, too long or not printable ASCII.
     """
     which = _checked(kind, name)
@@ -61,13 +62,13 @@ def pause(kind: str, name: str, *, actor: str, reason: str, until: datetime | No
 
 
 def resume(kind: str, name: str, *, actor: str, using: str) -> bool:
-    """Let a queue or a job type go on; its jobs start in their old order.
+    """Let a queue, a job type or a schedule go on; jobs start in their old order, ticks that passed are not made up.
 
     Returns:
         False when it was not paused.
 
     Raises:
-        PauseError: The kind is neither ``queue`` nor ``type``, or the actor is missing or too long.
+        PauseError: The kind is none of ``queue``, ``type`` and ``schedule``, or the actor is missing or too long.
         KeyFormatError: The name is empty, too long or not printable ASCII.
     """
     which = _checked(kind, name)
@@ -97,9 +98,9 @@ def _checked(kind: str, name: str) -> PauseKind:
     try:
         which = PauseKind(kind)
     except ValueError:
-        msg = f"A pause is of kind 'queue' or 'type', not {kind!r}."
+        msg = f"A pause is of kind 'queue', 'type' or 'schedule', not {kind!r}."
         raise PauseError(msg) from None
-    check_name(name, what="queue name" if which is PauseKind.QUEUE else "job type", limit=_LONGEST[which])
+    check_name(name, what=_CALLED[which], limit=_LONGEST[which])
     return which
 
 

@@ -6,6 +6,9 @@ PUBLIC = {
     "Confirmed": "What an effect returns when the provider says: applied.",
     "EnqueueResult": "What `enqueue()` returns: `id`, `outcome`, `state`, `created`, `version_differs`.",
     "Event": "What a subscriber gets: `id`, `type`, `version`, `data`, `subject`, `ordering_key`, `created_at`.",
+    "Cron": 'Ticks of a schedule by a cron expression: `Cron("0 6 * * *", timezone="Europe/Berlin")`.',
+    "Every": "Ticks of a schedule in equal spans: `Every(timedelta(minutes=5))`.",
+    "schedule": "Declares that a job type is enqueued again and again.",
     "JobResult": "A job as it stood when read: state, progress, last error, result; `refresh()`, `get(timeout)`.",
     "job_result": "Reads a job by its id, for example one that an earlier request enqueued.",
     "JobContext": "The type of a handler's `context`.",
@@ -53,6 +56,7 @@ JOB = {
     "takes_context": "The first parameter is `context`: effects, `complete()`, `step()`, `progress()`.",
     "atomic": "The handler runs in one transaction with its success. `False`: for handlers that run long.",
     "replay_permission": "A permission, with its app, that a user needs besides to replay such a job.",
+    "schedule": "When it is enqueued by itself: a `Cron`, an `Every`, or a cron expression in the zone of the project.",
 }
 USING = {
     "database": "Alias of the database that stores the job.",

@@ -92,6 +92,7 @@ def test_memory_of_the_process_is_known() -> None:
         id(registry._jobs),
         id(process.adapter._declared),
         id(process.chores._chores),
+        id(process.schedules._schedules),
         id(stopping),
     }
     put_back = {name for name in found if id(_value(name)) in objects}

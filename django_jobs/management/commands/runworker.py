@@ -19,6 +19,7 @@ from django_jobs.faults.arming import arm_from_environment
 from django_jobs.management import reload
 from django_jobs.models import Job
 from django_jobs.operate.replay_runner import REPLAYS
+from django_jobs.operate.schedule_runner import SCHEDULES
 from django_jobs.worker import chores
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat_file import check as check_heartbeat_file
@@ -146,6 +147,7 @@ def work(options: dict[str, Any]) -> int:
         heartbeat_file=str(Path(path).absolute()) if path else "",
     )
     chores.register(REPLAYS)
+    chores.register(SCHEDULES)
     return Supervisor(config, host=host, outlet=_outlet(config, options)).run()
 
 

@@ -1,0 +1,179 @@
+"""When a schedule ticks, by cron expressions in a time zone or in equal spans, and what is done about missed ticks.
+
+A tick is an instant that the rule alone decides, so that every worker means the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from django_jobs.exceptions import DefinitionError
+
+SHORTEST = timedelta(seconds=1)
+LONGEST = timedelta(days=366)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+GRACE = timedelta(minutes=1)
+AT_ONCE = 100  # ticks that are caught up in one transaction
+
+
+class Missed(StrEnum):
+    """What becomes of ticks that passed while no worker ran, or while the schedule could not be served."""
+
+    SKIP = "skip"
+    COALESCE = "coalesce"
+    CATCH_UP = "catch_up"
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """A tick every ``interval``, counted from 1970 in UTC, so that all workers agree; ``offset`` shifts all of them.
+
+    Raises:
+        DefinitionError: The interval is shorter than a second or longer than a year, or not whole in seconds.
+    """
+
+    interval: timedelta
+    offset: timedelta = timedelta(0)
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.interval, timedelta) and self.interval.microseconds == 0
+        if not whole or not SHORTEST <= self.interval <= LONGEST:
+            msg = f"Every() takes whole seconds from one second to {LONGEST.days} days, not {self.interval!r}."
+            raise DefinitionError(msg)
+        if not isinstance(self.offset, timedelta) or not timedelta(0) <= self.offset < self.interval:
+            msg = f"The offset of Every() must be from zero to less than the interval, not {self.offset!r}."
+            raise DefinitionError(msg)
+
+    @property
+    def text(self) -> str:
+        """The rule as it is stored and shown."""
+        shifted = f" + {self.offset.total_seconds():g} s" if self.offset else ""
+        return f"every {self.interval.total_seconds():g} s{shifted}"
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the ticks after a moment."""
+        count = (moment - EPOCH - self.offset) // self.interval
+        while True:
+            count += 1
+            yield EPOCH + self.offset + count * self.interval
+
+    def before(self, moment: datetime) -> datetime:
+        """Return the last tick that is not after a moment."""
+        return EPOCH + self.offset + ((moment - EPOCH - self.offset) // self.interval) * self.interval
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Ticks by a cron expression of five fields, as the clocks of a time zone show them.
+
+    Where clocks go forward, a tick of a fixed hour that does not exist comes right after the gap; where they go back, a
+    tick of a fixed hour comes once, the first time. Ticks with ``*`` as their hour come by real time: none twice, none
+    left out.
+
+    Raises:
+        DefinitionError: The expression or the time zone is none, or the expression has no date that exists.
+    """
+
+    expression: str
+    timezone: str = "UTC"
+    _zone: ZoneInfo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "_zone", ZoneInfo(self.timezone))
+        except (ValueError, TypeError, OSError, LookupError):  # a name that is none, in whichever way
+            msg = f"There is no time zone {self.timezone!r}; an example is 'Europe/Berlin'."
+            raise DefinitionError(msg) from None
+        try:
+            next(CronSim(self.expression, datetime(2000, 1, 1, tzinfo=self._zone)))
+        except (CronSimError, StopIteration, TypeError, AttributeError) as error:
+            why = str(error) or "it has no date that exists"
+            msg = f"{self.expression!r} is no cron expression of five fields, such as '0 6 * * MON-FRI': {why}."
+            raise DefinitionError(msg) from None
+
+    @property
+    def text(self) -> str:
+        """The rule as it is stored and shown."""
+        return f"cron {' '.join(self.expression.split())} ({self.timezone})"
+
+    def after(self, moment: datetime) -> Iterator[datetime]:
+        """Yield the ticks after a moment, in UTC."""
+        for tick in CronSim(self.expression, moment.astimezone(self._zone)):
+            if (found := tick.astimezone(UTC)) > moment:
+                yield found
+
+    def before(self, moment: datetime) -> datetime | None:
+        """Return the last tick that is not after a moment."""
+        behind = moment - timedelta(days=LONGEST.days * 5)
+        for tick in CronSim(self.expression, (moment + timedelta(minutes=1)).astimezone(self._zone), reverse=True):
+            found = tick.astimezone(UTC)
+            if found <= moment:
+                # Going backwards, the two days on which clocks change are read otherwise than going forwards.
+                return self._exact(found, moment)
+            if found < behind:
+                return None
+        return None
+
+    def _exact(self, about: datetime, moment: datetime) -> datetime:
+        last = about
+        for tick in self.after(about - timedelta(days=1)):
+            if tick > moment:
+                return last
+            last = tick
+        return last
+
+
+Rule = Cron | Every
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What to do now: the ticks to run, up to where all is settled, and when to look again."""
+
+    run: tuple[datetime, ...]
+    settled: datetime
+    next_tick: datetime | None
+
+
+def due(
+    rule: Rule, *, settled: datetime, now: datetime, missed: Missed, grace: timedelta = GRACE, most: int = AT_ONCE
+) -> Due:
+    """Say which ticks after ``settled`` run now.
+
+    Args:
+        rule: When it ticks.
+        settled: Up to here every tick was run or given up.
+        now: The present.
+        missed: ``skip`` runs the last tick if it is at most ``grace`` late, ``coalesce`` the last one however late,
+            ``catch_up`` each, the oldest first.
+        grace: How late a tick is still on time.
+        most: How many are caught up at once; what is left is due at once.
+    """
+    first = next(rule.after(settled), None)
+    if first is None or first > now:
+        return Due(run=(), settled=settled, next_tick=first)
+    if missed is Missed.CATCH_UP:
+        return _caught_up(rule, settled, now, most)
+    last = rule.before(now)
+    last = first if last is None or last < first else last
+    on_time = missed is Missed.COALESCE or now - last <= grace
+    return Due(run=(last,) if on_time else (), settled=last, next_tick=next(rule.after(last), None))
+
+
+def _caught_up(rule: Rule, settled: datetime, now: datetime, most: int) -> Due:
+    ticks = tuple(islice((tick for tick in _until(rule, settled, now)), most))
+    return Due(run=ticks, settled=ticks[-1], next_tick=next(rule.after(ticks[-1]), None))
+
+
+def _until(rule: Rule, settled: datetime, now: datetime) -> Iterator[datetime]:
+    for tick in rule.after(settled):
+        if tick > now:
+            return
+        yield tick

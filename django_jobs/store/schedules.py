@@ -1,0 +1,138 @@
+"""Rows of schedules and their ticks. Workers add and move on; nobody takes a tick away."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import connections
+
+from django_jobs import faults, telemetry
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.schedules import Missed
+from django_jobs.domain.states import TickOutcome
+from django_jobs.models import Schedule, ScheduleTick
+from django_jobs.store.brief import briefly
+from django_jobs.store.times import read_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A schedule as a release of the code has it, and when it would tick next."""
+
+    name: str
+    job_type: str
+    rule: str
+    missed: Missed
+    owner: str
+    code_version: str
+    next_tick: datetime | None
+
+
+def announce(declared: Iterable[Declared], *, using: str) -> list[str]:
+    """Write down what the code declares; returns the names that are new or changed.
+
+    A worker does this when it starts. A new or changed schedule begins now: no tick of the past is run. What the code
+    does not know stays as it is, because the code of others may.
+    """
+    rows = {row.name: row for row in Schedule.objects.using(using)}
+    changed = [one for one in declared if one.name not in rows or _differs(rows[one.name], one)]
+    now = read_now(using)
+    for one in changed:
+        values: dict[str, object] = {
+            "job_type": one.job_type,
+            "rule": one.rule,
+            "missed": one.missed.value,
+            "owner": one.owner,
+            "code_version": one.code_version,
+            "declared_at": now,
+        }
+        if one.name not in rows or rows[one.name].rule != one.rule:
+            values |= {"settled_at": now, "next_tick": one.next_tick}
+        Schedule.objects.using(using).update_or_create(
+            name=one.name, defaults=values, create_defaults={**values, "id": uuid7()}
+        )
+        telemetry.emit("schedule.declared", name=one.name, rule=one.rule)
+    return [one.name for one in changed]
+
+
+def _differs(row: Schedule, one: Declared) -> bool:
+    here = (one.job_type, one.rule, one.missed.value, one.owner)
+    return (row.job_type, row.rule, row.missed, row.owner) != here
+
+
+def schedules(*, using: str) -> list[Schedule]:
+    """Return all rows, by name."""
+    return list(Schedule.objects.using(using).order_by("name"))
+
+
+def due_names(names: Iterable[str], *, now: datetime, using: str) -> list[str]:
+    """Return which of these schedules have a tick that is over."""
+    due = Schedule.objects.using(using).filter(name__in=list(names), next_tick__lte=now)
+    return list(due.order_by("next_tick", "name").values_list("name", flat=True))
+
+
+def next_tick(names: Iterable[str], *, using: str) -> datetime | None:
+    """Return when the first of these schedules ticks."""
+    rows = Schedule.objects.using(using).filter(name__in=list(names), next_tick__isnull=False)
+    return rows.order_by("next_tick").values_list("next_tick", flat=True).first()
+
+
+@contextmanager
+def held(name: str, *, using: str) -> Iterator[Schedule | None]:
+    """Open a transaction that holds a schedule, so that nobody else serves it; None while somebody else does."""
+    with briefly(using):
+        rows = Schedule.objects.using(using).filter(name=name)
+        if connections[using].features.has_select_for_update_skip_locked:
+            rows = rows.select_for_update(skip_locked=True)
+        yield rows.first()
+
+
+def note_tick(
+    name: str,
+    tick: datetime,
+    outcome: TickOutcome,
+    *,
+    job_id: uuid.UUID | None,
+    message: str = "",
+    action_id: uuid.UUID | None = None,
+    using: str,
+) -> bool:
+    """Take the place of a tick; False when it was taken, by whomever."""
+    row = ScheduleTick(
+        id=uuid7(),
+        schedule_name=name,
+        tick=tick,
+        outcome=outcome.value,
+        job_id=job_id,
+        message=message,
+        action_id=action_id,
+        created_at=read_now(using),
+    )
+    ScheduleTick.objects.using(using).bulk_create([row], ignore_conflicts=True)
+    taken = ScheduleTick.objects.using(using).filter(schedule_name=name, tick=tick).values_list("pk", flat=True).first()
+    faults.reached("schedule.after_insert", using=using)
+    return taken == row.pk
+
+
+def move_on(
+    name: str, *, settled: datetime, next_tick: datetime | None, job_id: uuid.UUID | None = None, using: str
+) -> None:
+    """Say up to where the schedule is settled, and when it ticks next."""
+    values: dict[str, object] = {"settled_at": settled, "next_tick": next_tick}
+    if job_id is not None:
+        values["last_job_id"] = job_id
+    Schedule.objects.using(using).filter(name=name).update(**values)
+
+
+def ticks_of(name: str, *, most: int, using: str) -> list[ScheduleTick]:
+    """Return the last ticks of a schedule, newest first."""
+    return list(ScheduleTick.objects.using(using).filter(schedule_name=name).order_by("-tick")[:most])
+
+
+def set_last_job(name: str, job_id: uuid.UUID, *, using: str) -> None:
+    """Remember the job that was run by hand."""
+    Schedule.objects.using(using).filter(name=name).update(last_job_id=job_id)

@@ -1,0 +1,1 @@
+"""Schedules: declared, served, paused, run by hand."""
