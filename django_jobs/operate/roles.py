@@ -8,7 +8,10 @@ from django.db.models import Model
 VIEWER, OPERATOR, LEAD = "Jobs: viewer", "Jobs: operator", "Jobs: lead"
 
 _OPERATOR = frozenset(
-    {"replay_job", "discard_job", "cancel_job", "reschedule_job", "redispatch_outboxevent", "control_queue"}
+    {
+        *("replay_job", "discard_job", "cancel_job", "reschedule_job", "redispatch_outboxevent", "control_queue"),
+        "run_schedule",
+    }
 )
 _LEAD = frozenset(
     {
