@@ -170,7 +170,7 @@ def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> An
     try:
         result = attempt.definition.func(*context, **arguments)
         if inspect.isawaitable(result):
-            # On a loop of its own; what the coroutine asks of the ORM runs here, in the thread that has the transaction.
+            # On a loop of its own; what it asks of the ORM runs here, in the thread that has the transaction.
             result = async_to_sync(_awaited)(result)
     finally:
         if attempt.is_forked:
