@@ -8,9 +8,10 @@ import resource
 import sys
 import time
 from datetime import timedelta
+from typing import Any
 
-from django_jobs import JobContext, RetryPolicy, job
-from tests.acceptance.handlers import FAST, SHORT, answers, insert_row, take, tell
+from django_jobs import Confirmed, JobContext, RetryPolicy, effect, job
+from tests.acceptance.handlers import FAST, SHORT, insert_row, take, tell
 
 MEGABYTE = 1024 * 1024
 ONCE = RetryPolicy(unknown_attempts=1)
@@ -29,11 +30,24 @@ def stuck_value(context: JobContext, n: int, seconds: float) -> None:
     tell("end", n, number=context.attempt)
 
 
-@job(type="scenarios.gil", retry=FAST, takes_context=True, **SHORT)
+@effect("scenarios.quick", dedupe="key", key_lifetime=timedelta(hours=1), timeout=timedelta(seconds=1))
+def quick(call: Any, *, n: int) -> Confirmed:
+    """A provider that does what is asked, at once."""
+    tell("call", n, key=call.key)
+    return Confirmed(f"done {n}")
+
+
+@job(
+    type="scenarios.gil",
+    retry=FAST,
+    takes_context=True,
+    budget=timedelta(seconds=4),
+    cleanup=timedelta(seconds=1),
+)
 def gil(context: JobContext, n: int, seconds: float) -> None:
     """Act on a provider, then hold the interpreter in C code the first time: no thread of this process runs meanwhile."""
     tell("start", n, number=context.attempt)
-    context.effect("ask", answers, n=n)
+    context.effect("ask", quick, n=n)
     if context.attempt == 1:
         tell("holding", n, number=context.attempt)
         ctypes.PyDLL(None).usleep(int(seconds * 1_000_000))

@@ -35,13 +35,14 @@ def test_f14_value_that_does_not_grow_keeps_no_lease(make_worker: MakeWorker, wi
     assert any("ran past its lease" in worker.text for worker in workers)
 
 
+@pytest.mark.postgres
 def test_f15_c_code_that_holds_the_interpreter_loses_its_lease_and_nothing_else(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """No thread of the child can act for three leases: the other worker takes the job, and the late finish is refused."""
-    job_id = gil.enqueue(n=1, seconds=8.0).id
+    job_id = gil.enqueue(n=1, seconds=12.0).id
     first = make_worker(threads=1, env=IMPORTS, arguments=("--name", "first")).start()
-    wait_for(lambda: witness.lines("holding"), seconds=60, what=f"the C code: {first.text}")
+    wait_for(lambda: witness.lines("holding"), seconds=60, what="the C code")
     make_worker(threads=1, env=IMPORTS, arguments=("--name", "second")).start()
 
     late = wait_for(
@@ -55,7 +56,10 @@ def test_f15_c_code_that_holds_the_interpreter_loses_its_lease_and_nothing_else(
     (ended,) = witness.lines("end", number=2)
     assert ended["at"] < back["at"], "the second attempt did not wait for the first one"
     attempts = list(Attempt.objects.filter(job_id=job_id).order_by("number"))
-    assert [(attempt.outcome, attempt.worker_name) for attempt in attempts] == [("lost", "first"), ("succeeded", "second")]
+    assert [(attempt.outcome, attempt.worker_name) for attempt in attempts] == [
+        ("lost", "first"),
+        ("succeeded", "second"),
+    ]
     assert (late.loss_cause, Job.objects.get(pk=job_id).lost_count) == ("expired", 0), "nobody died"
     assert rows() == {1: 1}
     assert len(witness.lines("call", n=1)) == 1, "the second attempt took the receipt of the first one's effect"

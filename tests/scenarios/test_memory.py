@@ -87,7 +87,9 @@ def test_f16_job_that_is_killed_for_its_memory_is_convicted_as_poison(
     job, deaths = Job.objects.get(pk=job_id), list(Attempt.objects.filter(job_id=job_id).order_by("number"))
     assert len(killed) == 3
     assert (job.state, job.dead_reason, job.exit_lost_count) == ("dead_lettered", "poison", 3)
-    assert [(attempt.outcome, attempt.loss_cause, attempt.exit_status) for attempt in deaths] == [("lost", "exit", -9)] * 3
+    assert [(attempt.outcome, attempt.loss_cause, attempt.exit_status) for attempt in deaths] == [
+        ("lost", "exit", -9)
+    ] * 3
     assert deaths[-1].alone, "only a death without company convicts"
     assert set(Job.objects.exclude(pk=job_id).values_list("state", flat=True)) == {"succeeded"}
     assert rows() == Counter(dict.fromkeys(range(40), 1))
