@@ -8,6 +8,7 @@ import resource
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from django_jobs import Confirmed, JobContext, RetryPolicy, effect, job
@@ -62,7 +63,7 @@ def limited_memory(megabytes: int) -> None:
     """Ask for more memory than this process may have; the limit is taken back, because the process serves on."""
     tell("start", megabytes)
     before = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()  # noqa: SIM115  closed by its end
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 64 * MEGABYTE, before[1]))
     try:
         bytearray(megabytes * MEGABYTE)
