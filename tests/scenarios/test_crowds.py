@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections import Counter
@@ -27,7 +28,8 @@ from tests.scenes import BUDGET, new_job, request
 pytestmark = pytest.mark.django_db(transaction=True)
 
 WORKERS, THREADS = 100, 20  # each thread stands for five workers: a server has a hundred connections
-LEASES, REAPERS = 100_000, 3
+LEASES = int(os.environ.get("SCENARIO_LEASES", "100000"))
+REAPERS = 3
 EXPIRED = """
 WITH made AS (
     INSERT INTO django_jobs_job (id, job_type, queue_name, lane, priority, tenant, payload_version, payload_fingerprint,

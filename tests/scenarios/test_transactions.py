@@ -11,12 +11,18 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client, override_settings
 from django.urls import path
 
+from django_jobs import clock, publish
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.exceptions import EnqueueContendedError
-from django_jobs.models import IdempotencyKey, Job
+from django_jobs.models import Delivery, IdempotencyKey, Job, OutboxEvent
+from django_jobs.signals import owner_alert
 from django_jobs.store import statements
 from tests.databases import Server
 from tests.declared import charge, plain
+from tests.integration.outbox.conftest import PAID, crm, paid
+from tests.publishers import Desk
+
+__all__ = ["crm", "paid"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -156,6 +162,38 @@ def test_f29_statement_in_a_transaction_of_the_caller_is_not_run_again(
     monkeypatch.setattr(statements, "run_again", again)
 
     assert charge.enqueue(order_id=1).created
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_f29_event_without_autocommit_is_the_caller_s_too(crm: Desk, manual: None, end: str) -> None:
+    """publish() with autocommit off: the event and its deliveries are there after commit(), and not after rollback()."""
+    publish(PAID, {"order_id": 1}, ordering_key="order:1")
+    publish(PAID, {"order_id": 1}, ordering_key="order:1")
+    getattr(transaction, end)()
+
+    many = 2 if end == "commit" else 0
+    assert (OutboxEvent.objects.count(), Delivery.objects.count()) == (many, many)
+
+
+@pytest.mark.parametrize("act", [charge.enqueue, many], ids=["one", "many"])
+def test_f29_duplicate_of_a_dead_letter_is_told_without_autocommit(
+    manual: None, act: Callable[..., EnqueueResult]
+) -> None:
+    """The owner hears of it at once, because nobody says when the caller commits; the producer gets its answer."""
+    charge.enqueue(order_id=1)
+    Job.objects.update(state="dead_lettered", dead_at=clock.now(), dead_reason="permanent")
+    heard: list[str] = []
+
+    def hear(reason: str, **_: object) -> None:
+        heard.append(reason)
+
+    owner_alert.connect(hear)
+    try:
+        assert act(order_id=1).outcome == "duplicate"
+    finally:
+        owner_alert.disconnect(hear)
+
+    assert heard == ["duplicate_of_dead"]
 
 
 def test_f29_contended_key_is_told_as_that(manual: None, monkeypatch: pytest.MonkeyPatch) -> None:
