@@ -104,7 +104,7 @@ def test_f27_hundred_workers_that_start_at_once_are_all_there(server: Server) ->
 
 def expired(many: int) -> None:
     """Store jobs whose lease was over an hour ago, while their worker beats."""
-    owner = WorkerFactory()
+    owner = WorkerFactory(heartbeat_at=clock.now() + timedelta(hours=1))  # it beats throughout
     pattern = JobFactory(running=True, lease_owner=owner.pk, lease_expires_at=clock.now() - timedelta(hours=1))
     with connection.cursor() as cursor:
         columns = {
