@@ -161,7 +161,7 @@ def test_f27_hundred_thousand_expired_leases_are_taken_back_once(
         f"\n{LEASES} leases in {took:.0f} s ({LEASES / took:.0f}/s); longest slice {max(slices):.2f} s; "
         f"{len(asked)} claims of up to 5 with their ends, p99 {percentile(asked, 0.99):.3f} s"
     )
-    assert percentile(slices, 0.99) < 3, "between two slices a worker says that it lives"
+    assert max(slices) < 15, "between two slices a worker says that it lives, and after 20 s it would be silent"
     assert percentile(asked, 0.99) < 5
 
 
