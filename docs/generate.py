@@ -20,7 +20,7 @@ BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of ge
 
 def parts() -> dict[str, Callable[[], str]]:
     """Return each generated part by the name that a page calls it."""
-    from docs.generators import api, commands, contract, errors, metrics, permissions, settings, states
+    from docs.generators import api, commands, contract, errors, metrics, permissions, scenarios, settings, states
 
     return {
         "settings": settings.table,
@@ -42,6 +42,7 @@ def parts() -> dict[str, Callable[[], str]]:
         "contract": contract.contract_of_testproject,
         "runworker-options": commands.runworker_options,
         "jobs-options": commands.jobs_options,
+        "scenarios": scenarios.scenario_table,
     }
 
 

@@ -83,7 +83,7 @@ class JobDefinition:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            msg = f"The arguments do not fit {self.job_type}{self.signature}: {error}."
+            msg = f"The arguments do not fit {self.job_type}{_names_of(self.signature)}: {error}."
             raise PayloadError(msg) from None
         bound.apply_defaults()
         arguments = dict(bound.arguments)
@@ -119,6 +119,23 @@ class JobDefinition:
     def code_version(self) -> str:
         """Return what is written into attempts: the configured version, else a hash of the handler's source."""
         return get_settings().code_version or os.environ.get("DJANGO_JOBS_CODE_VERSION", "") or source_hash(self.func)
+
+
+class _Default:
+    """Stands for a default in what is told: the value itself may be secret."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+def _names_of(signature: inspect.Signature) -> str:
+    """Return the parameters by name, and which have a default; the default itself stays untold."""
+    empty = inspect.Parameter.empty
+    bare = [
+        item.replace(annotation=empty, default=empty if item.default is empty else _Default())
+        for item in signature.parameters.values()
+    ]
+    return str(signature.replace(parameters=bare, return_annotation=empty))
 
 
 @functools.cache

@@ -98,6 +98,7 @@ class Pruning(StrEnum):
     EVENTS = "events"  # events whose deliveries are all settled, with those deliveries and their attempts
     MESSAGES = "messages"  # that messages from outside were taken
     QUARANTINE = "quarantine"  # messages that were put aside
+    REPLAYS = "replays"  # requests to replay many that have ended, with what became of each job
 
 
 class Resolution(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from django.db import transaction
+from django.db import connections, transaction
 
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.options import EnqueueOptions
@@ -106,7 +106,8 @@ def _decide(groups: list[_Group], using: str) -> None:
         undecided = [group for group in undecided if group.holder is None]
         if not undecided:
             return
-    transaction.set_rollback(True, using=using)  # a part is stored: all or none
+    if connections[using].in_atomic_block:  # else the caller alone can roll back
+        transaction.set_rollback(True, using=using)  # a part is stored: all or none
     raise contended(undecided[0].lead.options)
 
 

@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='prunedstretch',
             name='kind',
-            field=models.CharField(choices=[('content', 'content'), ('jobs', 'jobs'), ('keys', 'keys'), ('events', 'events'), ('messages', 'messages'), ('quarantine', 'quarantine')], max_length=16),
+            field=models.CharField(choices=[('content', 'content'), ('jobs', 'jobs'), ('keys', 'keys'), ('events', 'events'), ('messages', 'messages'), ('quarantine', 'quarantine'), ('replays', 'replays')], max_length=16),
         ),
         migrations.CreateModel(
             name='PrunedOrder',

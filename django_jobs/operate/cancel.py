@@ -80,7 +80,7 @@ class Cancel(JobDecision):
             return (
                 "That was asked for already; the attempt hears it, or the job is cancelled when the attempt has ended."
             )
-        return why_not_void(job.pk, using=self.using)
+        return why_not_void(job.pk, way="Let it run", using=self.using)
 
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
         """Cancel the waiting job, or leave the request for whoever runs it.

@@ -11,8 +11,10 @@ from typing import Any
 from django_jobs.define import registry
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.effects import Dedupe
+from django_jobs.domain.redaction import MASK
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.effects.adapter import EffectOperation, declared_effects
+from django_jobs.masking import redactor
 from django_jobs.operate.contract_events import (
     ConsumerContract,
     EventContract,
@@ -144,7 +146,13 @@ def _argument(parameter: inspect.Parameter) -> str:
     text = parameter.name
     if hint is not inspect.Parameter.empty:
         text += f": {hint if isinstance(hint, str) else inspect.formatannotation(hint)}"
-    return text if default is inspect.Parameter.empty else f"{text} = {default!r}"
+    return text if default is inspect.Parameter.empty else f"{text} = {_shown(parameter.name, default)}"
+
+
+def _shown(name: str, default: object) -> str:
+    """Return a default as a payload would be shown: what is secret by its name or its text is masked."""
+    mask = redactor()
+    return MASK if default is not None and mask.hides(name) else mask.text(repr(default))
 
 
 def _retry(policy: RetryPolicy) -> dict[str, Any]:

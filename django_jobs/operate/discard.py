@@ -36,7 +36,7 @@ class Discard(JobDecision):
         return Plan(
             action=self.name,
             title=f"Discard job {job.pk} ({job.job_type})",
-            refused=_refused(history) or self.taken_back() or why_not_void(job.pk, using=self.using),
+            refused=_refused(history) or self.taken_back() or why_not_void(job.pk, way="Replay it", using=self.using),
             facts={
                 **basic_facts(job),
                 "dead_reason": job.dead_reason,

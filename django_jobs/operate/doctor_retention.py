@@ -15,7 +15,7 @@ from django_jobs.store.prune import START, look
 
 PATIENCE = timedelta(days=7)  # a weekly run is often enough
 LOOKED_AT = 1000
-_LOOKED_FOR = (Pruning.CONTENT, Pruning.JOBS, Pruning.EVENTS, Pruning.MESSAGES, Pruning.QUARANTINE)
+_LOOKED_FOR = tuple(kind for kind in Pruning if kind is not Pruning.KEYS)
 
 
 def retention_looks() -> tuple[Look, ...]:

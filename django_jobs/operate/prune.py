@@ -1,4 +1,4 @@
-"""Taking away what is old: content of finished jobs, their rows, expired keys; then events, messages and quarantine.
+"""Taking away what is old: content of finished jobs, their rows, expired keys; events, messages, quarantine, replays.
 
 Never taken, whatever the settings say: a job that is not finished (a dead letter without a resolution included), an
 effect whose outcome is open or waits for a human, a key that still answers, an effect that another job relies on or
@@ -22,7 +22,16 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import DefinitionError
 from django_jobs.operate.wording import counted
-from django_jobs.store.prune import START, Limits, Window, look, take, take_duplicates, take_workers
+from django_jobs.store.prune import (
+    START,
+    Limits,
+    Window,
+    look,
+    take,
+    take_duplicates,
+    take_replay_items,
+    take_workers,
+)
 from django_jobs.store.times import read_now
 
 BATCH = 500
@@ -37,6 +46,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     Pruning.EVENTS: ("", "event"),
     Pruning.MESSAGES: ("", "remembered message"),
     Pruning.QUARANTINE: ("", "quarantined message"),
+    Pruning.REPLAYS: ("", "replay request"),
 }
 
 WHY_KEPT: dict[str, str] = {
@@ -81,6 +91,7 @@ class Pruned:
     events: int
     messages: int
     quarantine: int
+    replays: int
     kept: Mapping[str, int]
     kept_events: Mapping[str, int]
 
@@ -118,7 +129,12 @@ def prune(*, using: str, batch: int = BATCH, max_seconds: float | None = None, d
         dry_run=dry_run,
         limits=limits_now(using=using),
     )
-    complete = all([_walk(run, kind) for kind in Pruning] + [_rest(run, *item) for item in _RESTS])
+    # A request may have very many items: they go before it, in batches of their own.
+    complete = all(
+        [_rest(run, "replay_items", take_replay_items)]
+        + [_walk(run, kind) for kind in Pruning]
+        + [_rest(run, *item) for item in _RESTS]
+    )
     return Pruned(
         database=using,
         dry_run=dry_run,

@@ -210,6 +210,8 @@ def store_held_back(inside: InsideJob) -> None:
 def _store(new: NewEvent, *, using: str) -> None:
     with briefly(using):
         waits = emit(new, using=using).waiting > 0
+        if not connections[using].in_atomic_block:
+            return  # autocommit is off: nobody tells of the commit, and dispatchers find the event at their next look
         transaction.on_commit(lambda: _after_commit(new, using, waits=waits), using=using, robust=True)
 
 

@@ -59,9 +59,10 @@ def open_compensation(
     return row
 
 
-def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
+def why_not_void(job_id: uuid.UUID, *, way: str, using: str) -> str:
     """Say why a compensation's job may not be discarded or cancelled, in plain English; empty if it may, or is none.
 
+    ``way`` says what to do instead once the effect is taken back: a dead letter is replayed, another job is let run.
     When what takes the effect back was applied, or may have been, giving the job up would let the original be replayed
     as if nothing had been taken back.
     """
@@ -71,9 +72,7 @@ def why_not_void(job_id: uuid.UUID, *, using: str) -> str:
     found = taking_back_row(row.effect, using=using)
     state = found.state if found else None
     if state == EffectState.SUCCEEDED:
-        return (
-            "What it was to take back has been taken back already. Replay it: it sends nothing and only records that."
-        )
+        return f"What it was to take back has been taken back already. {way}: it sends nothing and only records that."
     if state in (EffectState.IN_FLIGHT, EffectState.AMBIGUOUS):
         return "Whether the effect was taken back is not known. Resolve that first."
     return ""

@@ -17,7 +17,7 @@ from django.db import OperationalError, connections, models, transaction
 from django_jobs import telemetry
 from django_jobs.domain.ids import first_id, uuid7
 from django_jobs.domain.states import Pruning
-from django_jobs.models import IdempotencyKey, InboxMessage, Job, OutboxEvent, Quarantine, SideEffect
+from django_jobs.models import IdempotencyKey, InboxMessage, Job, OutboxEvent, Quarantine, ReplayRequest, SideEffect
 from django_jobs.store.statements import run
 
 SKEW = timedelta(days=1)  # how far a producer's clock, which is in the ids, may be from the database's
@@ -45,6 +45,7 @@ class Limits:
             Pruning.EVENTS: self.events_before,
             Pruning.MESSAGES: self.now,
             Pruning.QUARANTINE: self.quarantine_before,
+            Pruning.REPLAYS: self.rows_before,
         }.get(kind, max(self.content_before, self.dead_before))
         return first_id(before + SKEW)
 
@@ -55,6 +56,7 @@ class Limits:
             Pruning.JOBS: self.rows_before,
             Pruning.EVENTS: self.events_before,
             Pruning.QUARANTINE: self.quarantine_before,
+            Pruning.REPLAYS: self.rows_before,
         }.get(kind, self.now)
 
     def params(self) -> dict[str, object]:
@@ -163,6 +165,7 @@ _ALONE: dict[Pruning, type[models.Model]] = {
     Pruning.EVENTS: OutboxEvent,
     Pruning.MESSAGES: InboxMessage,
     Pruning.QUARANTINE: Quarantine,
+    Pruning.REPLAYS: ReplayRequest,
 }
 
 
@@ -197,6 +200,11 @@ def take_duplicates(limits: Limits, *, limit: int, using: str) -> int:
     """Delete old rows of answered enqueues, at most ``limit``; returns how many."""
     params = {**limits.params(), "upto": first_id(limits.rows_before + SKEW), "limit": limit}
     return len(run("prune/duplicates", params, using=using))
+
+
+def take_replay_items(limits: Limits, *, limit: int, using: str) -> int:
+    """Delete what became of jobs of replay requests that ended long ago, at most ``limit``; returns how many."""
+    return len(run("prune/replay_items", {"rows_before": limits.rows_before, "limit": limit}, using=using))
 
 
 def take_workers(limits: Limits, *, limit: int, using: str) -> int:

@@ -50,7 +50,7 @@ def run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
         return _run(name, params, using=using)
     faults.before(name, using=using)
     rows = _run(name, params, using=using)
-    if rows and not connections[using].in_atomic_block:
+    if rows and not is_inside(connections[using]):
         faults.after(name, using=using, committed=True)
     return rows
 
@@ -60,13 +60,13 @@ def _run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
     statements = load(connection.vendor, name)
     if connection.vendor == "postgresql":
         given = {"now": clock.injected(), **params}
-        if connection.in_atomic_block:
+        if is_inside(connection):
             return _inside(name, _execute(connection, statements[0], given), using)
         return run_again(lambda: _execute(connection, statements[0], given))
     _prepare_sqlite(connection)
     if len(statements) == 1:
         rows = _execute(connection, statements[0], _for_sqlite(params))
-        return _inside(name, rows, using) if connection.in_atomic_block else rows
+        return _inside(name, rows, using) if is_inside(connection) else rows
     with joined(using):  # the time is read inside: the wait for the write lock may be long
         return _inside(name, _run_in_turn(connection, statements, _for_sqlite(params)), using)
 
@@ -94,10 +94,15 @@ def _run_in_turn(connection: BaseDatabaseWrapper, statements: Sequence[str], giv
     return rows
 
 
+def is_inside(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether a statement joins what somebody else commits: an open block, or a connection without autocommit."""
+    return connection.in_atomic_block or not connection.get_autocommit()
+
+
 @contextlib.contextmanager
 def joined(using: str) -> Iterator[None]:
     """Run inside the transaction that is open, or in one of its own; adds no savepoint to a caller's transaction."""
-    if connections[using].in_atomic_block:
+    if is_inside(connections[using]):
         yield
     else:
         with transaction.atomic(using=using):
@@ -196,6 +201,9 @@ def _prepare_sqlite(connection: BaseDatabaseWrapper) -> None:
     if getattr(connection, "_django_jobs_prepared", None) is not raw:
         raw.create_function("django_jobs_add", 2, _add, deterministic=True)
         connection._django_jobs_prepared = raw  # type: ignore[attr-defined]  # noqa: SLF001
+    if not connection.get_autocommit() and not connection.in_atomic_block and not raw.in_transaction:
+        # The driver begins a transaction for plain INSERTs and the like alone: anything else would commit at once.
+        raw.execute("BEGIN")
 
 
 def _add(text: str | None, seconds: float | None) -> str | None:

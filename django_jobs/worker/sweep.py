@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from django.db import connections
@@ -27,6 +28,7 @@ class Sweep:
     def __init__(self, using: str) -> None:
         self._using = using
         self._after = Page()
+        self._page: deque[Abandoned] = deque()
         self._skipped: list[Abandoned] = []
         self._failed = 0
         self._told_at = float("-inf")
@@ -34,14 +36,18 @@ class Sweep:
     def go_on(self, while_true: Callable[[], bool]) -> bool:
         """Look on while that is allowed; True when the look has come to its end."""
         while while_true():
-            with bounded(self._using, PATIENCE):
-                page = abandoned(using=self._using, after=self._after)
-            if not page:
-                self._end()
-                return True
-            for item in page:
+            # What is left of a page is kept: where reading one takes all the time that there is, nobody would ever be
+            # taken back. Whether an attempt is still lost is asked again by the statement that takes it.
+            if not self._page:
+                with bounded(self._using, PATIENCE):
+                    self._page.extend(abandoned(using=self._using, after=self._after))
+                if not self._page:
+                    self._end()
+                    return True
+            while self._page:
                 if not while_true():
                     return False
+                item = self._page.popleft()
                 self._after = self._after.past(item)
                 self._try(item)
         return False

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Rows = Callable[[], Counter[int]]
 
 
-def test_code_that_never_returns_is_ended_and_its_process_replaced(
+def test_f17_code_that_never_returns_is_ended_and_its_process_replaced(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """A loop, a call and an open transaction end as HardTimeoutError, class unknown; neither they nor a neighbour is lost."""
@@ -58,7 +58,7 @@ def test_late_thread_can_neither_finish_nor_write(make_worker: MakeWorker, witne
     assert rows() == {2: 1}
 
 
-def test_progress_keeps_the_lease_r03(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+def test_f14_progress_keeps_the_lease_r03(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """A job of 5 s under a lease of 2 s that tells progress each half second needs one attempt among four threads."""
     job_id = short_lease.enqueue(n=1, seconds=5.0, report=True).id
     for _ in range(2):
@@ -73,7 +73,7 @@ def test_progress_keeps_the_lease_r03(make_worker: MakeWorker, witness: Witness,
     assert rows() == {1: 1}
 
 
-def test_silence_loses_the_lease_and_the_late_finish_is_refused_r03(
+def test_f14_silence_loses_the_lease_and_the_late_finish_is_refused_r03(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """The same job without progress is ended before its lease is over, and a second attempt runs and succeeds."""

@@ -19,7 +19,7 @@ STATUS = {"sigkill": -9, "exit0": 0, "exit7": 7, "segfault": -11}
 WAYS = {"sqlite": ("sigkill", "exit0"), "postgresql": ("exit7", "segfault")}
 
 
-def test_jobs_that_kill_their_process_are_convicted_and_nobody_else_r31(
+def test_f17_jobs_that_kill_their_process_are_convicted_and_nobody_else_r31(
     make_worker: MakeWorker, witness: Witness, rows: Rows, vendor: str
 ) -> None:
     """Jobs that end their process: three deaths each, counted on the job, dead-lettered as poison; 50 others succeed."""

@@ -160,7 +160,9 @@ def test_a_job_that_kills_its_whole_worker_is_convicted_at_its_third_death(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
-def test_a_process_killer_among_200_takes_nobody_along(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+def test_f17_a_process_killer_among_200_takes_nobody_along(
+    make_worker: MakeWorker, witness: Witness, rows: Rows
+) -> None:
     """200 jobs, 4 threads, one killer in the middle: three deaths at most, poison with its status, all others succeed."""
     row.enqueue_many([{"n": n, "seconds": 0.02} for n in range(100)])
     job_id = killer.enqueue(how="sigkill").id

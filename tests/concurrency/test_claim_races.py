@@ -164,7 +164,7 @@ def test_promotion_and_expiry_step_over_held_rows(server: Server, database_url: 
 
 
 @pytest.mark.postgres
-def test_nobody_sees_a_job_before_its_commit(server: Server, database_url: str) -> None:
+def test_f29_nobody_sees_a_job_before_its_commit(server: Server, database_url: str) -> None:
     """R48: a worker that polls while the producer's transaction is open gets nothing, and the job right after it."""
     from django.db import transaction
 
@@ -176,7 +176,7 @@ def test_nobody_sees_a_job_before_its_commit(server: Server, database_url: str) 
 
 
 @pytest.mark.sqlite
-def test_nobody_sees_a_job_before_its_commit_on_sqlite(server: Server) -> None:
+def test_f29_nobody_sees_a_job_before_its_commit_on_sqlite(server: Server) -> None:
     """R48: the same; the worker does not even wait, because it only reads."""
     from django.db import transaction
 

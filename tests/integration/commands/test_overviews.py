@@ -14,7 +14,7 @@ from django.db import DatabaseError, connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_jobs import clock
+from django_jobs import clock, job
 from django_jobs.observe import gauges
 from django_jobs.operate.contract import contract
 from tests.factories import JobFactory, PauseFactory, SideEffectFactory, WorkerFactory
@@ -147,6 +147,36 @@ def test_contract_of_a_type_for_programs() -> None:
         "lease_seconds": 40,
         "max_runtime_seconds": 600,
     }
+
+
+def test_contract_masks_defaults_as_payloads_are() -> None:
+    """What is secret by its name or by what it looks like is not printed; that a secret has no default is."""
+
+    def handler(
+        n: int = 7,
+        api_token: str = "canary-1",
+        card: int = 4111111111111111,
+        password: str | None = None,
+        url: str = "https://ada:canary-2@host/",
+        more: dict[str, str] = {"secret": "canary-3"},  # noqa: B006  it is only shown
+    ) -> None:
+        raise AssertionError("nothing runs it")
+
+    job(type="tests.with_defaults")(handler)
+
+    for options in ([], ["--json"]):
+        text = jobs("contract", "tests.with_defaults", *options)[0]
+        assert "canary" not in text
+        assert "4111" not in text
+    (found,) = json.loads(text)["jobs"]
+    assert found["arguments"] == [
+        "n: int = 7",
+        "api_token: str = [redacted]",
+        "card: int = [redacted]",
+        "password: str | None = None",
+        "url: str = 'https://[redacted]@host/'",
+        "more: dict[str, str] = {'secret': [redacted]}",
+    ]
 
 
 def test_contract_of_operations() -> None:

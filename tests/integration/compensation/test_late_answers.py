@@ -215,8 +215,10 @@ def test_answer_that_arrives_during_the_decision_is_waited_for(
         with pytest.raises(RowBusyError):
             decision.submit(operator(), digest=digest)
         go_on()
-        with pytest.raises(ActionRefusedError, match="taken back already"):
+        with pytest.raises(ActionRefusedError, match="taken back already") as caught:
             decision.submit(operator(), digest=digest)
+        # A dead letter does not run by itself, and a waiting job cannot be replayed.
+        assert ("Replay it: " if make is Discard else "Let it run: ") in str(caught.value)
 
     assert Compensation.objects.get(job_id=job_id).outcome == "open"
     assert not OperatorAction.objects.filter(job_id=job_id).exists()

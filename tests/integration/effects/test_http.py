@@ -196,7 +196,7 @@ def test_success_without_a_body_is_enough_where_nothing_is_named() -> None:
         ("7, 9", timedelta(seconds=9)),
     ],
 )
-def test_rate_limit_is_a_transient_rejection_with_its_wish(header: str, wish: timedelta | None) -> None:
+def test_f20_rate_limit_is_a_transient_rejection_with_its_wish(header: str, wish: timedelta | None) -> None:
     """429: not applied; Retry-After is read as seconds or as a date, and nonsense is no wish."""
     with clock.override(lambda: NOW):
         outcome = answering(429, headers={"Retry-After": header}).send(a_call())

@@ -53,7 +53,7 @@ def _refused(call: Any) -> QueueFullError:
     return caught.value
 
 
-def test_full_queue_refuses_before_anything_is_stored(database: Server) -> None:
+def test_f19_full_queue_refuses_before_anything_is_stored(database: Server) -> None:
     """One cheap look per second, none meanwhile; the error names the queue, its bound and when to come back."""
     JobFactory.create_batch(CAPACITY)
     with CaptureQueriesContext(connection) as queries, Told() as told, pytest.raises(QueueFullError) as caught:
@@ -134,7 +134,7 @@ def test_depth_is_looked_at_once_per_second(database: Server, moving: Clock) -> 
     _refused(lambda: plain.enqueue())
 
 
-def test_overshoot_is_what_producers_store_in_a_second(
+def test_f19_overshoot_is_what_producers_store_in_a_second(
     database: Server, moving: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four processes with a look each: at most what they store between two looks is above the capacity, and no more."""

@@ -29,7 +29,7 @@ def inside() -> Iterator[InsideJob]:
 
 
 @commits
-def test_r48_rollback_leaves_no_job(server: Server) -> None:
+def test_f29_rollback_leaves_no_job_r48(server: Server) -> None:
     """R48: job, payload and key go with the transaction that made them."""
     with transaction.atomic():
         charge.enqueue(order_id=1)
@@ -39,7 +39,7 @@ def test_r48_rollback_leaves_no_job(server: Server) -> None:
 
 
 @commits
-def test_r48_rollback_to_a_savepoint_leaves_no_job(server: Server) -> None:
+def test_f29_rollback_to_a_savepoint_leaves_no_job_r48(server: Server) -> None:
     """R48: the outer transaction commits, and the job of the inner one is not there."""
     with transaction.atomic():
         kept = plain.enqueue()
@@ -51,7 +51,7 @@ def test_r48_rollback_to_a_savepoint_leaves_no_job(server: Server) -> None:
 
 
 @commits
-def test_r48_enqueue_outside_of_a_transaction_commits_at_once(server: Server) -> None:
+def test_f29_enqueue_outside_of_a_transaction_commits_at_once_r48(server: Server) -> None:
     """R48: another connection sees the job as soon as the call has returned."""
     plain.enqueue()
     seen: list[int] = []

@@ -216,7 +216,7 @@ def test_r55_unknown_type_is_dead_lettered_after_the_grace(database: Server) -> 
     "why",
     ["due for less", "judge is young", "judge has stopped", "announced lately", "paused", "nobody judges", "not aside"],
 )
-def test_r55_unknown_type_is_kept_within_the_grace(database: Server, why: str) -> None:
+def test_f26_unknown_type_is_kept_within_the_grace_r55(database: Server, why: str) -> None:
     """R55: nothing is dead-lettered before everybody who knows the type had an hour to come."""
     now = clock.now()
     _aside(**{"available_at": now - HOUR + 9 * SECOND} if why == "due for less" else {})

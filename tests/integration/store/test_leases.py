@@ -40,7 +40,7 @@ def test_growing_progress_extends_the_lease_from_now(database: Server) -> None:
 
 
 @pytest.mark.parametrize("value", [4, 5])
-def test_progress_that_does_not_grow_is_refused(database: Server, value: int) -> None:
+def test_f14_progress_that_does_not_grow_is_refused(database: Server, value: int) -> None:
     """A handler that reports the same again has not moved on: its lease must be able to end."""
     job = _running(progress=5)
     before = Job.objects.values().get()

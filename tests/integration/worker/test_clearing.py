@@ -57,7 +57,7 @@ def _hold(kind: str, name: str) -> Pause:
     return pause(kind, name, actor="ann", reason="why", using="default")
 
 
-def test_r55_unknown_type_is_set_aside_and_taken_up(take: Any) -> None:
+def test_f26_unknown_type_is_set_aside_and_taken_up_r55(take: Any) -> None:
     """R55: what nobody knows moves out of the way, and runs as soon as a worker announces it."""
     strange = JobFactory(job_type="gone.away", priority=9)
     mine = _mine()

@@ -56,7 +56,7 @@ def _raise(error: BaseException) -> None:
 
 @pytest.mark.parametrize("name", ENDS)
 @pytest.mark.parametrize("inside", [False, True], ids=["plain", "in-completion"])
-def test_every_exception_ends_the_attempt_and_never_the_thread(
+def test_f17_every_exception_ends_the_attempt_and_never_the_thread(
     declare: Declare, table: Table, name: str, inside: bool
 ) -> None:
     """Whatever a handler raises is recorded as a failure with its type, and what it wrote is rolled back."""
@@ -114,7 +114,7 @@ def test_nothing_leaks_to_the_next_job(declare: Declare, table: Table) -> None:
     assert table() == []
 
 
-def test_switched_autocommit_does_not_leak(declare: Declare, table: Table) -> None:
+def test_f29_switched_autocommit_does_not_leak(declare: Declare, table: Table) -> None:
     """A handler that leaves autocommit off fails, and the next job in its thread commits as usual."""
 
     def switching(off: bool) -> None:
@@ -159,7 +159,7 @@ def test_transaction_entered_inside_an_atomic_handler_is_a_failure(declare: Decl
     ],
     ids=["not-json", "other-arguments", "no-row"],
 )
-def test_changed_payload_is_dead_lettered_before_any_code_runs(
+def test_f32_changed_payload_is_dead_lettered_before_any_code_runs(
     declare: Declare, table: Table, change: dict[str, Any] | None, told: str
 ) -> None:
     """One attempt, no handler code, dead letter 'payload' that says what is wrong."""
@@ -182,7 +182,7 @@ def test_changed_payload_is_dead_lettered_before_any_code_runs(
     [('{"m":1}', "m"), ('{"n":"x"}', "'n'"), ("[1]", "list"), ("{]", "not JSON")],
     ids=["other-name", "wrong-type", "no-object", "not-json"],
 )
-def test_payload_that_does_not_fit_names_the_field(declare: Declare, text: str, told: str) -> None:
+def test_f32_payload_that_does_not_fit_names_the_field(declare: Declare, text: str, told: str) -> None:
     """A stored payload with a right fingerprint that does not fit the handler is dead-lettered with the field's name."""
 
     def typed(n: Decimal) -> None:

@@ -12,6 +12,7 @@ from django.db import OperationalError
 
 from django_jobs import clock
 from django_jobs.models import Attempt, Job
+from django_jobs.store import abandoned
 from django_jobs.worker import rescue, sweep
 from django_jobs.worker.sweep import Sweep
 from tests.factories import LEASE, JobFactory
@@ -80,6 +81,31 @@ def test_a_look_goes_on_where_it_was_interrupted() -> None:
     assert 0 < done < 6
     assert looking.go_on(lambda: True)
     assert Job.objects.filter(state="queued").count() == 6
+
+
+def test_look_that_takes_all_the_time_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a page takes two seconds, a turn lasts one: nobody is taken back by the first turn, all are by the next."""
+    ids = lost(3)
+    now, read = [0.0], []
+
+    def slowly(**asked: object) -> object:
+        now[0] += 2.0
+        read.append(now[0])
+        return abandoned(**asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sweep, "abandoned", slowly)
+    looking = Sweep("default")
+
+    def turn() -> bool:
+        ends = now[0] + 1.0
+        return looking.go_on(lambda: now[0] < ends)
+
+    assert not turn()
+    assert Job.objects.filter(pk__in=ids, state="running").count() == 3
+    turn()
+
+    assert Job.objects.filter(pk__in=ids, state="queued").count() == 3
+    assert len(read) == 2, "once for the page, once to find that there is no more"
 
 
 @pytest.mark.postgres

@@ -227,7 +227,7 @@ def test_classify_reads_smtp_replies(error: BaseException, expected: ErrorClass)
         ("Sun, 99 Mar 2026 12:01:00 GMT", None),
     ],
 )
-def test_parse_retry_after_reads_seconds_and_dates(text: str, expected: timedelta | None) -> None:
+def test_f20_parse_retry_after_reads_seconds_and_dates(text: str, expected: timedelta | None) -> None:
     """Seconds and HTTP dates are honoured, the past means at once, nonsense is ignored."""
     assert parse_retry_after(text, now=NOW) == expected
 

@@ -3,7 +3,7 @@
 -- about: row
 SELECT t.id
 FROM django_jobs_prunedstretch t
-WHERE t.kind NOT IN ('content', 'jobs', 'keys', 'events', 'messages', 'quarantine') OR t."rows" < 1 OR t.first_job_id > t.last_job_id
+WHERE t.kind NOT IN ('content', 'jobs', 'keys', 'events', 'messages', 'quarantine', 'replays') OR t."rows" < 1 OR t.first_job_id > t.last_job_id
     OR t.finished_before > t.created_at
 UNION
 SELECT t.id

@@ -1,0 +1,9 @@
+-- purpose: delete what became of the jobs of requests that ended long ago
+-- guard: the request has ended
+-- index: django_jobs_replay_item_once; there are few requests
+DELETE FROM django_jobs_replayitem
+WHERE id IN (
+    SELECT t.id FROM django_jobs_replayrequest r JOIN django_jobs_replayitem t ON t.request_id = r.id
+    WHERE r.state NOT IN ('waiting', 'running') AND r.finished_at < %(rows_before)s
+    LIMIT %(limit)s)
+RETURNING id
