@@ -6,12 +6,11 @@ A mutant switches one of the rules.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tests.model.found import Found
+from tests.model.found import Found, Step, search
 
 KILLER, NEIGHBOUR = 0, 1
 SETTLED = ("done", "dead")
@@ -50,7 +49,7 @@ class World(NamedTuple):
     kills: int = 1
 
 
-Step = tuple[str, World]
+Told = tuple[str, World]
 
 
 class Search:
@@ -59,27 +58,16 @@ class Search:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
 
-    def run(self, limit: int = 200_000) -> Found:
+    def run(self) -> Found:
         """Search to the end; the first problem has the shortest trace."""
-        first = World(kills=self.rules.kills)
-        came: dict[World, tuple[World, str] | None] = {first: None}
-        waiting = deque([first])
-        while waiting:
-            world = waiting.popleft()
-            steps = list(self.steps(world))
-            problem = self.broken(world) or (
-                "" if steps or settled(world) else "nothing goes on, and not all is settled"
-            )
-            if problem:
-                return Found(problem, trace(came, world), len(came))
-            for told, after in steps:
-                if after not in came:
-                    came[after] = (world, told)
-                    waiting.append(after)
-            assert len(came) <= limit, "the world is too large for this search"
-        return Found("", (), len(came))
+        return search(World(kills=self.rules.kills), self.told, self.broken, is_end=settled, limit=200_000)
 
-    def steps(self, world: World) -> Iterator[Step]:
+    def told(self, world: World) -> Iterator[Step[World]]:
+        """Yield everything that may happen next; nothing of it is needed to come to an end."""
+        for told, after in self.steps(world):
+            yield Step(told, after)
+
+    def steps(self, world: World) -> Iterator[Told]:
         """Yield everything that may happen next."""
         delivering = [number for number in (KILLER, NEIGHBOUR) if world.events[number].state == "claimed"]
         if delivering:
@@ -94,7 +82,7 @@ class Search:
         if world.kills and not spared and (delivering or world.job.state == "claimed"):
             yield "somebody kills the process", self._died(world)._replace(kills=world.kills - 1)
 
-    def _claims(self, world: World) -> Iterator[Step]:
+    def _claims(self, world: World) -> Iterator[Told]:
         due = [number for number in (KILLER, NEIGHBOUR) if world.events[number].state == "waiting"]
         suspects = [number for number in due if world.events[number].lost]
         others = due if not self.rules.suspects_go_alone else [number for number in due if number not in suspects]
@@ -105,7 +93,7 @@ class Search:
             if not (beside_job and self.rules.delivery_waits_for_jobs):
                 yield f"e{number} is claimed alone", claimed(world, [number], alone=True)
 
-    def _job(self, world: World, delivering: list[int]) -> Iterator[Step]:
+    def _job(self, world: World, delivering: list[int]) -> Iterator[Told]:
         job = world.job
         if job.state == "claimed":
             yield "the job succeeds", world._replace(job=job._replace(state="done"))
@@ -159,12 +147,3 @@ def claimed(world: World, numbers: list[int], *, alone: bool) -> World:
 def settled(world: World) -> bool:
     """Say whether nothing is left to do."""
     return all(work.state in SETTLED for work in (*world.events, world.job))
-
-
-def trace(came: dict[World, Any], world: World) -> tuple[str, ...]:
-    """Return what happened on the way to a world."""
-    told = []
-    while (before := came[world]) is not None:
-        world, what = before
-        told.append(what)
-    return tuple(reversed(told))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -175,6 +175,26 @@ def test_wrong_judges_are_caught(mutant: str) -> None:
 
     print(f"\n{mutant}: {found[0]} at {found[1]} in {case}")
     assert case is not None
+
+
+def mirrored(case: Case) -> Case:
+    """Return the same pause with the two workers in each other's place."""
+    return replace(case, judge=case.judged, judged=case.judge, back=(case.back[1], case.back[0]))
+
+
+def test_everyone_would_revoke_everyone() -> None:
+    """Who judges at once after a pause is judged at once too: both lose their work, in the same pause."""
+    both = [
+        case
+        for case in pauses(**FEW)
+        if case.frozen == (0, 0)
+        and verdict(MUTANTS["judges at once after a pause"], case)[0]
+        and verdict(MUTANTS["judges at once after a pause"], mirrored(case))[0]
+    ]
+
+    print(f"\n{len(both)} pauses, for example {both[:1]}")
+    assert both
+    assert not any(verdict(Rule(), case)[0] or verdict(Rule(), mirrored(case))[0] for case in both)
 
 
 def test_the_rule_reads_the_product_s_numbers() -> None:
