@@ -155,7 +155,6 @@ def stage(
     workers: int,
     seed: int,
     folder: Path,
-    slow: float,
 ) -> Iterator[Stage]:
     """Set everything up for one run but the workers; ``servers`` are the one that may be broken and the one of the witness."""
     cluster, keeper = servers
