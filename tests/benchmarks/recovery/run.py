@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def _play(plan: Plan, servers: tuple[Cluster, Cluster], folder: Path) -> dict[st
                 told = strike(made, **asked)
         if plan.scenario in LONG_WAITS:
             told = strike(made, **asked)
-        return _outcome(plan, made, told)
+        return _outcome(plan, made, told, folder)
 
 
 # Scenarios that wait for a takeover in their midst: others may strike meanwhile.
@@ -90,7 +91,7 @@ def _warm_up(made: Stage) -> None:
     made.settle(quiet=60, longest=90)
 
 
-def _outcome(plan: Plan, made: Stage, told: dict[str, Any]) -> dict[str, Any]:
+def _outcome(plan: Plan, made: Stage, told: dict[str, Any], folder: Path) -> dict[str, Any]:
     if plan.scenario == "poison":
         longest = plan.settle or plan.variant.poison
         made.settle(quiet=longest, longest=longest)
@@ -98,5 +99,7 @@ def _outcome(plan: Plan, made: Stage, told: dict[str, Any]) -> dict[str, Any]:
     else:
         still = made.settle(quiet=plan.patience, longest=4 * plan.patience)
         told.setdefault("watched", round(still))
-    verdict = judge(made.evidence())
-    return {**told, **verdict.as_dict(), "worker_exits": made.exits}
+    evidence = made.evidence()
+    kept = {"executions": evidence.executions, "requests": evidence.requests, "hits": evidence.hits}
+    (folder / "evidence.json").write_text(json.dumps({name: [asdict(x) for x in seen] for name, seen in kept.items()}))
+    return {**told, **judge(evidence).as_dict(), "worker_exits": made.exits}
