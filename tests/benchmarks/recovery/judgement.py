@@ -101,10 +101,11 @@ def judge(evidence: Evidence) -> Verdict:
     applied = effects(evidence.requests)
     rows = Counter(evidence.rows)
     starts = Counter(execution.key for execution in evidence.executions)
-    phases = Counter(hit.phase for hit in evidence.hits)
-    times = recoveries(evidence.hits, evidence.executions)
+    hits = first_hits(evidence.hits)
+    phases = Counter(hit.phase for hit in hits)
+    times = recoveries(hits, evidence.executions)
     found = [seconds for seconds in times if seconds is not None]
-    missed = [hit for hit, seconds in zip(evidence.hits, times, strict=True) if seconds is None]
+    missed = [hit for hit, seconds in zip(hits, times, strict=True) if seconds is None]
     went_on = sum(1 for hit in missed if hit.phase == END or (not hit.deadly and applied[hit.key] > 0))
     asked = Counter(request.key for request in evidence.requests)
     return Verdict(
@@ -140,6 +141,14 @@ def effects(requests: Iterable[Request]) -> Counter[str]:
         if request.provider_key is not None:
             seen.add(request.provider_key)
     return applied
+
+
+def first_hits(hits: Iterable[Hit]) -> list[Hit]:
+    """Return the first fault that met each execution: one that goes on may meet the next fault too."""
+    first: dict[int, Hit] = {}
+    for hit in hits:
+        first.setdefault(hit.execution, hit)
+    return list(first.values())
 
 
 def recoveries(hits: Iterable[Hit], executions: Iterable[Execution]) -> list[float | None]:

@@ -129,6 +129,16 @@ def test_a_process_that_lives_may_go_on_by_itself() -> None:
     assert (told.went_on, told.never) == (1, 1)
 
 
+def test_an_execution_that_meets_two_faults_was_hit_once() -> None:
+    """It lived on after the first one; its recovery runs from there."""
+    hits = [Hit(1, "a", 5.0, BEFORE, deadly=False), Hit(1, "a", 7.0, AFTER, deadly=False)]
+    starts = [Execution(1, "a", 10, 4.0, None, True), Execution(2, "b", 10, 4.0), Execution(3, "a", 11, 8.0)]
+    told = verdict(hits=hits, executions=starts)
+
+    assert (told.hit_before, told.hit_after, told.recovered) == (1, 0, 1)
+    assert told.recovery == {"min": 3.0, "median": 3.0, "max": 3.0}
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [([], None), ([2.04], (2.0, 2.0, 2.0)), ([9.0, 1.0, 2.0, 4.0], (1.0, 3.0, 9.0))],

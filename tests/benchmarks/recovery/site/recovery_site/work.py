@@ -46,7 +46,11 @@ def execution(key: str) -> Iterator[None]:
         number = told.execute(insert, [key, pid]).fetchone()[0]
         if key.startswith("poison"):
             os.kill(pid, signal.SIGKILL)
-        yield
+        try:
+            yield
+        except BaseException:
+            told.execute("UPDATE execution SET raised_at = clock_timestamp() WHERE id = %s", [number])
+            raise
         told.execute("UPDATE execution SET returned_at = clock_timestamp() WHERE id = %s", [number])
 
 
