@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -93,5 +92,4 @@ def _arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    os.nice(10)
     main()
