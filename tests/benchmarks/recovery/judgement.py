@@ -106,15 +106,19 @@ def judge(evidence: Evidence) -> Verdict:
     times = recoveries(hits, evidence.executions)
     found = [seconds for seconds in times if seconds is not None]
     missed = [hit for hit, seconds in zip(hits, times, strict=True) if seconds is None]
-    went_on = sum(1 for hit in missed if hit.phase == END or (not hit.deadly and applied[hit.key] > 0))
+    stuck = sum(count for state, count in evidence.states.items() if state in evidence.open_states)
+    failed = sum(count for state, count in evidence.states.items() if state in evidence.failed_states)
+    # Where nothing is open and nothing failed, the end of the job was on record before the fault.
+    all_well = stuck + failed == 0
+    went_on = sum(all_well or hit.phase == END or (not hit.deadly and applied[hit.key] > 0) for hit in missed)
     asked = Counter(request.key for request in evidence.requests)
     return Verdict(
         jobs=len(evidence.keys),
         hit_before=phases[BEFORE],
         hit_after=phases[AFTER],
         hit_at_end=phases[END],
-        stuck=sum(count for state, count in evidence.states.items() if state in evidence.open_states),
-        failed=sum(count for state, count in evidence.states.items() if state in evidence.failed_states),
+        stuck=stuck,
+        failed=failed,
         lost_effects=sum(1 for key in normal if applied[key] == 0),
         duplicate_effects=sum(1 for count in applied.values() if count > 1),
         extra_effects=sum(count - 1 for count in applied.values() if count > 1),
@@ -136,7 +140,7 @@ def effects(requests: Iterable[Request]) -> Counter[str]:
     applied: Counter[str] = Counter()
     seen: set[str] = set()
     for request in requests:
-        if request.provider_key is None or request.provider_key not in seen:
+        if request.provider_key not in seen:
             applied[request.key] += 1
         if request.provider_key is not None:
             seen.add(request.provider_key)

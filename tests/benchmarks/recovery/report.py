@@ -98,6 +98,7 @@ def _number(name: str) -> Callable[[Result], str]:
 HIT = {
     "System": _who,
     "seed": _number("seed"),
+    "faults": _number("faults"),
     "hit before / after the effect / at the end": lambda run: (
         f"{run['hit_before']} / {run['hit_after']} / {run['hit_at_end']}"
     ),

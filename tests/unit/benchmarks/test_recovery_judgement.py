@@ -48,9 +48,9 @@ def test_a_run_without_a_fault_has_nothing_to_tell() -> None:
 
 def test_stuck_and_failed_are_read_from_the_queue() -> None:
     """Open states are stuck when nothing moves any more; failed ones are counted apart, finished ones nowhere."""
-    told = verdict(states={"running": 2, "queued": 1, "failed": 3, "done": 5})
+    told = verdict(states={"running": 2, "queued": 1, "failed": 4, "done": 5})
 
-    assert (told.stuck, told.failed) == (3, 3)
+    assert (told.stuck, told.failed) == (3, 4)
 
 
 def test_an_effect_that_nobody_asked_for_is_lost_whatever_the_queue_says() -> None:
@@ -109,7 +109,8 @@ def test_what_died_in_the_moment_of_its_start_did_not_recover_then() -> None:
 
 def test_a_killed_execution_that_never_started_again_is_never_recovered() -> None:
     """Its effect may be there: the job is open all the same."""
-    told = verdict(hits=[Hit(1, "a", 5.0, AFTER), Hit(2, "b", 5.0, BEFORE)])
+    hits = [Hit(1, "a", 5.0, AFTER), Hit(2, "b", 5.0, BEFORE)]
+    told = verdict(hits=hits, states={"running": 1, "failed": 1})
 
     assert (told.hit_before, told.hit_after, told.never, told.went_on, told.recovered) == (1, 1, 2, 0, 0)
 
@@ -121,10 +122,17 @@ def test_a_handler_that_had_returned_needed_no_second_start() -> None:
     assert (told.hit_at_end, told.never, told.went_on) == (1, 0, 1)
 
 
+def test_a_job_that_was_done_before_the_kill_needed_no_second_start() -> None:
+    """Nothing is open and nothing failed: its end was on record, although its handler had not said so yet."""
+    told = verdict(hits=[Hit(1, "a", 5.0, AFTER)])
+
+    assert (told.never, told.went_on) == (0, 1)
+
+
 def test_a_process_that_lives_may_go_on_by_itself() -> None:
     """A cut connection kills no process: a job that came to its effect went on, one that did not is never recovered."""
     hits = [Hit(1, "a", 5.0, BEFORE, deadly=False), Hit(2, "b", 5.0, BEFORE, deadly=False)]
-    told = verdict(hits=hits, requests=[Request("a")])
+    told = verdict(hits=hits, requests=[Request("a")], states={"done": 1, "failed": 1})
 
     assert (told.went_on, told.never) == (1, 1)
 
@@ -165,11 +173,19 @@ def test_a_job_closed_before_its_owner_came_to_its_end_was_closed_by_another(
 
 def test_the_table_says_never_with_the_time_that_was_watched() -> None:
     """A system that recovers nothing has a row like all others, and a run that could not be made says why."""
-    run = {"system": "ours", "variant": "defaults", "scenario": "kill", "seed": 1, "watched": 90, "worker_exits": 0}
-    killed = verdict(hits=[Hit(1, "a", 5.0, AFTER)]).as_dict()
+    run = {
+        "system": "ours",
+        "variant": "defaults",
+        "scenario": "kill",
+        "seed": 1,
+        "faults": 1,
+        "watched": 90,
+        "worker_exits": 0,
+    }
+    killed = verdict(hits=[Hit(1, "a", 5.0, AFTER)], states={"running": 1}).as_dict()
     text = tables([{**run, **killed}, {**run, "seed": 2, "error": "no server"}])
 
-    assert "| ours, defaults | 1 | 0 / 1 / 0 | 0 | 0 | 0 | 0 | 0 / 0 | –; 1 never within 90 s |" in text
+    assert "| ours, defaults | 1 | 1 | 0 / 1 / 0 | 1 | 0 | 0 | 0 | 0 / 0 | –; 1 never within 90 s |" in text
     assert "| ours, defaults | could not be run: no server | " in text
     assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
 
