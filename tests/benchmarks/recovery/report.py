@@ -73,7 +73,7 @@ def _table(runs: Sequence[Result], columns: dict[str, Callable[[Result], str]]) 
 
 
 def _who(run: Result) -> str:
-    return f"{run['system']}, {run['variant']}"
+    return f"{run['system'].replace('ours', 'this package')}, {run['variant']}"
 
 
 def _recovery(run: Result) -> str:

@@ -185,8 +185,8 @@ def test_the_table_says_never_with_the_time_that_was_watched() -> None:
     killed = verdict(hits=[Hit(1, "a", 5.0, AFTER)], states={"running": 1}).as_dict()
     text = tables([{**run, **killed}, {**run, "seed": 2, "error": "no server"}])
 
-    assert "| ours, defaults | 1 | 1 | 0 / 1 / 0 | 1 | 0 | 0 | 0 | 0 / 0 | –; 1 never within 90 s |" in text
-    assert "| ours, defaults | could not be run: no server | " in text
+    assert "| this package, defaults | 1 | 1 | 0 / 1 / 0 | 1 | 0 | 0 | 0 | 0 / 0 | –; 1 never within 90 s |" in text
+    assert "| this package, defaults | could not be run: no server | " in text
     assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
 
 
