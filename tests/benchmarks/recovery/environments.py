@@ -1,4 +1,4 @@
-"""A virtual environment for each peer, below ``build/``, made once per requirements file with exact versions."""
+"""A virtual environment for each peer, below ``.venv-recovery/``, made once per requirements file with exact versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.benchmarks.recovery.systems import System
 
 ROOT = Path(__file__).resolve().parents[3]
-CACHE = ROOT / "build" / "recovery"
+CACHE = ROOT / ".venv-recovery"
 REQUIREMENTS = Path(__file__).parent / "requirements"
 SITE = Path(__file__).parent / "site"
 INSTALL_TIMEOUT = 900  # seconds
