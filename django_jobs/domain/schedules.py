@@ -49,7 +49,7 @@ class Every:
             raise DefinitionError(msg)
         whole = isinstance(self.offset, timedelta) and self.offset.microseconds == 0
         if not whole or not timedelta(0) <= self.offset < self.interval:
-            msg = f"The offset of Every() must be whole seconds below the interval, not {self.offset!r}."
+            msg = f"The offset of Every() must be whole seconds, less than the interval, not {self.offset!r}."
             raise DefinitionError(msg)
 
     @property

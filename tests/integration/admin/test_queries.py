@@ -10,7 +10,7 @@ from django.test import Client
 
 from django_jobs.models import Job, Schedule
 from tests.factories import AttemptFactory, JobFactory
-from tests.factories_pages import one_of_each, person
+from tests.factories_pages import ScheduleFactory, ScheduleTickFactory, one_of_each, person
 from tests.integration.admin.conftest import address
 from tests.queries import asked
 

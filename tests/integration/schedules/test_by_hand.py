@@ -153,8 +153,10 @@ def test_metrics_count_ticks_and_how_late_they_are(
     scheduled(MINUTELY)
     registry = CollectorRegistry()
     hands.move(seconds=32)
-    with telemetry.listening(Metrics(registry)), django_capture_on_commit_callbacks(execute=True):
+    stop = telemetry.subscribe(Metrics(registry))
+    with django_capture_on_commit_callbacks(execute=True):
         turn()
+    stop()
     labels = {"queue": "default", "job_type": "tests.scheduled", "priority": "normal"}
     ticks = registry.get_sample_value("django_jobs_schedule_ticks_total", {**labels, "outcome": "enqueued"})
     assert (ticks, registry.get_sample_value("django_jobs_schedule_lateness_seconds_sum", labels)) == (1, 2)
