@@ -23,6 +23,7 @@ from tests.integration.operate import (
     corrupt_jobs,
     corrupt_keys,
     corrupt_pruning,
+    corrupt_schedules,
 )
 from tests.integration.operate.corruptions import CORRUPTIONS, Corruption
 from tests.integration.operate.healthy import healthy
@@ -38,6 +39,7 @@ REGISTERED = (
     corrupt_inbox,
     corrupt_pruning,
     corrupt_decisions,
+    corrupt_schedules,
 )  # importing them fills CORRUPTIONS
 
 
@@ -55,6 +57,7 @@ def test_healthy_database_violates_nothing() -> None:
     healthy()
     corrupt_events.healthy_events()
     healthy_compensations()
+    corrupt_schedules.healthy_schedules()
 
     assert found(verify(using="default")) == {}
     assert set(Delivery.objects.values_list("state", flat=True)) == {
