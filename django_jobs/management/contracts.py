@@ -47,7 +47,8 @@ def _only(wanted: set[str], found: Contract) -> Contract:
         CommandError: Nothing has one of them.
     """
     known = {name for item in found.jobs for name in (item.job_type, *item.aliases)}
-    known |= {item.name for item in (*found.operations, *found.schedules)} | {item.event_type for item in found.events}
+    known |= {item.name for item in found.operations} | {item.name for item in found.schedules}
+    known |= {item.event_type for item in found.events}
     if wanted - known:
         msg = f"This code declares neither a job type nor an operation, event type or schedule {min(wanted - known)!r}."
         raise CommandError(msg, returncode=USAGE)
