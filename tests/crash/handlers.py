@@ -22,6 +22,8 @@ FAST = RetryPolicy(base=timedelta(milliseconds=50), cap=timedelta(milliseconds=1
 TERMS: dict[str, Any] = (
     {"budget": timedelta(seconds=1), "cleanup": timedelta(seconds=1)} if os.environ.get("CRASH_SHORT_LEASE") else {}
 )
+# As long as a call may take at most, because a slow machine needs it; a short budget has less room.
+CALL = timedelta(seconds=0.5 if TERMS else 1)
 
 
 def applied(n: int, key: str = "") -> bool:
@@ -38,7 +40,7 @@ def apply(call: Any, n: int) -> Confirmed:
     return Confirmed(f"ref {n}")
 
 
-@effect("crash.pay", dedupe="key", key_lifetime=timedelta(hours=1), timeout=timedelta(seconds=0.5), settle=timedelta(0))
+@effect("crash.pay", dedupe="key", key_lifetime=timedelta(hours=1), timeout=CALL, settle=timedelta(0))
 def pay(call: Any, *, n: int) -> Outcome:
     """Pay at once."""
     return apply(call, n)
@@ -59,7 +61,7 @@ def pay_back(call: Any, confirmed: Confirmed, *, n: int) -> Outcome:
     return Confirmed(f"back {n}")
 
 
-@effect("crash.lost", dedupe="none", timeout=timedelta(seconds=0.2), settle=timedelta(0))
+@effect("crash.lost", dedupe="none", timeout=CALL, settle=timedelta(0))
 def pay_unheard(call: Any, *, n: int) -> Outcome:
     """Pay, and lose the answer: only a question can tell."""
     apply(call, n)

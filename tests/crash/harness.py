@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.clusters import Cluster
 from tests.crash import handlers
 from tests.crash.cells import FAULTS, Cell
 from tests.crash.hits import AFTER, AT, Hit
-from tests.crash.judging import judge, judge_cancel, newest
+from tests.crash.judging import judge, judge_all, judge_cancel, newest
 from tests.factories_compensation import compensate
 
 FIRES_WITHIN = 120.0  # seconds
@@ -46,6 +47,7 @@ class Matrix:
     ran: list[Cell] = field(default_factory=list)
     left_out: list[Cell] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    _judgements: list[tuple[Cell, Callable[[], None]]] = field(default_factory=list)
     _limits: bool = False
     _stops: bool = False  # then there is one worker, which kills its frozen child by itself
     _running: list[WorkerProcess] = field(default_factory=list)
@@ -79,6 +81,7 @@ class Matrix:
 
     def report(self, *, least: int) -> None:
         """Print what was run, and fail with what did not go as the table says, or if less was run than is recorded."""
+        self._judge_again()
         print(f"{len(self.ran)} cells run, {len(self.left_out)} not applicable, {len(self.failed)} failed")
         for cell in self.left_out:
             print(f"  not applicable: {cell}: {cell.why_not}")
@@ -90,7 +93,7 @@ class Matrix:
         marker = self.folder / f"fired{n}.json"
         job_id = self._arm_and_enqueue(cell, n, marker)
         if cell.scenario.stops:
-            wait_for(lambda: self.witness.lines("start", n=n), seconds=FIRES_WITHIN, what="the handler")
+            wait_for(lambda: self._has_begun(n), seconds=FIRES_WITHIN, what="the handler")
             self._running[0].term()
         wait_for(marker.exists, seconds=FIRES_WITHIN, what="the fault to fire")
         hit = Hit(cell=cell, job_id=job_id, fired=json.loads(marker.read_text()), matrix=self)
@@ -99,9 +102,20 @@ class Matrix:
         AFTER.get(cell.kind, Hit.leave)(hit)
         self._file.unlink()
         if cell.kind == "cancel":
-            judge_cancel(cell, job_id, n, witness=self.witness, told=hit.told)
+            judgement = partial(judge_cancel, cell, job_id, n, witness=self.witness, told=hit.told)
         else:
-            judge(cell, job_id, n, witness=self.witness)
+            judgement = partial(judge, cell, job_id, n, witness=self.witness)
+        judgement()
+        judge_all()
+        self._judgements.append((cell, judgement))
+
+    def _judge_again(self) -> None:
+        """See that nothing has changed since: what a fault left behind may have come after the end of the job."""
+        for cell, judgement in self._judgements:
+            try:
+                judgement()
+            except AssertionError as error:
+                self.failed[str(cell)] = f"later: {error}"
 
     def _arm_and_enqueue(self, cell: Cell, n: int, marker: Path) -> Any:
         fault = Fault(point=cell.point, kind=FAULTS.get(cell.kind, cell.kind), marker=str(marker))
@@ -109,6 +123,10 @@ class Matrix:
         draft.write_text(fault.to_json())
         draft.replace(self._file)
         return ENQUEUE.get(cell.scenario.name, _now(cell.scenario.name))(n)
+
+    def _has_begun(self, n: int) -> bool:
+        self.keep_running()  # the worker of the cell before was asked to stop, and may end only now
+        return bool(self.witness.lines("start", n=n))
 
     def _is_done(self, job_id: Any) -> bool:
         self.keep_running()  # a fault that ended a whole worker leaves its work to the next one

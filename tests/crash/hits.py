@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 STOPS_WITHIN = 20.0  # seconds
 HEARS_WITHIN = 2.5  # seconds; the loop asks every 0.9 s
+CALLED_WITHIN = 1.2  # seconds; longer than any call of the handlers may take
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Hit:
             with contextlib.suppress(NotInTimeError):
                 heard = f"of job {self.job_id} is asked to end"
                 wait_for(lambda: heard in self.matrix.log(), seconds=HEARS_WITHIN)
+            # Whether it was heard before or after the deadline of a call would be chance.
+            wait_for(lambda: time.monotonic() > self.fired["at"] + CALLED_WITHIN)
         self.open()
 
 

@@ -29,7 +29,6 @@ def judge(cell: Cell, job_id: Any, n: int, *, witness: Witness) -> None:
         wait_for(lambda: _was_refused(job_id), seconds=10, what="the refusal")
     else:
         assert not _was_refused(job_id), f"nothing was too late here: {story}"
-    _judge_all()
 
 
 def judge_cancel(cell: Cell, job_id: Any, n: int, *, witness: Witness, told: str) -> None:
@@ -49,10 +48,10 @@ def judge_cancel(cell: Cell, job_id: Any, n: int, *, witness: Witness, told: str
     assert not (found == CANCELLED and applied), f"an applied effect needs a human: {story}"
     assert applied <= cell.scenario.effects, story
     assert count_rows()[n] == (cell.scenario.row if taking_back or job.state == "succeeded" else 0), story
-    _judge_all()
 
 
-def _judge_all() -> None:
+def judge_all() -> None:
+    """See that all invariants hold."""
     violated = [(item.invariant.name, item.ids) for item in verify(using="default").violated]
     assert violated == []
 

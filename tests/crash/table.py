@@ -99,8 +99,9 @@ TABLE: tuple[tuple[str, Scenario, Codes], ...] = (
     ("handler.after", ROW, IN_TRANSACTION),
     ("handler.after", PLAIN, codes(kill=LOST)),
     ("handler.progress", PROGRESSING, codes(kill=LOST, cancel=CANCELLED)),
-    ("effect.before_intent", PAYING, codes(kill=LOST, cancel=REVIEW)),
-    ("effect.after_intent", PAYING, codes(kill=LOST, cancel=REVIEW)),
+    ("effect.before_intent", PAYING, codes(kill=LOST, cancel=CANCELLED)),
+    # The thread stands until the deadline of its call is over: then it is not made.
+    ("effect.after_intent", PAYING, codes(kill=LOST, cancel=CANCELLED)),
     ("effect.after_call", PAYING, codes(kill=LOST, cancel=REVIEW)),
     ("effect.after_confirm", PAYING, codes(kill=LOST, request=FAILED, reply=FAILED, cancel=REVIEW)),
     ("reconcile.before", RECONCILED, codes(kill=LOST, cancel=REVIEW)),

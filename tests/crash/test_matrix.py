@@ -100,9 +100,9 @@ def test_every_point_in_other_shapes(make_matrix: MakeMatrix, kind: str, shape: 
 
 
 def run_all(matrix: Matrix, kind: str, vendor: str) -> None:
-    """Run the cells of a kind, or of them those that somebody asks for by CRASH_ONLY."""
+    """Run the cells of a kind, or of them those that somebody asks for by CRASH_ONLY, CRASH_TIMES times each."""
     only = os.environ.get("CRASH_ONLY", "")
-    table: list[Cell] = cells(kind, vendor)
+    table: list[Cell] = cells(kind, vendor) * int(os.environ.get("CRASH_TIMES", "1"))
     for cell in table:
         if only in str(cell):
             matrix.run(cell)
