@@ -19,7 +19,7 @@ from django_jobs.models import Job
 from django_jobs.operate.cancel import Cancel
 from django_jobs.worker.config import Exit
 from tests.acceptance.workers import NotInTimeError, state_of, wait_for
-from tests.crash.table import BUSY, OVER
+from tests.crash.table import BUSY, KEPT, OVER
 from tests.factories_decisions import decided
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ def _cancelled(job_id: Any) -> str:
         done = decided(Cancel(Job.objects.get(pk=job_id).pk, using="default"), reason="nobody wants it any more")
     except RowBusyError:
         return BUSY
-    except (ActionRefusedError, ActionChangedError):
+    except ActionRefusedError:
+        return KEPT if Job.objects.get(pk=job_id).state == "running" else OVER
+    except ActionChangedError:
         return OVER
     return str(done.details["state"])
 

@@ -11,7 +11,7 @@ from django_jobs.operate.verify import verify
 from tests.acceptance.conftest import count_rows
 from tests.acceptance.workers import Witness, wait_for
 from tests.crash.cells import Cell
-from tests.crash.table import BUSY, CANCELLED, LATE, OVER, REVIEW, TOO_LATE
+from tests.crash.table import BUSY, CANCELLED, KEPT, LATE, OVER, REVIEW, TOO_LATE
 
 
 def judge(cell: Cell, job_id: Any, n: int, *, witness: Witness) -> None:
@@ -41,7 +41,7 @@ def judge_cancel(cell: Cell, job_id: Any, n: int, *, witness: Witness, told: str
     found = {
         ("cancelled", ""): CANCELLED,
         ("dead_lettered", "cancelled"): REVIEW,
-        ("succeeded", ""): told if told in (BUSY, OVER) else TOO_LATE,
+        ("succeeded", ""): told if told in (BUSY, OVER, KEPT) else TOO_LATE,
     }.get((job.state, job.dead_reason), "nothing that may follow")
     assert found == cell.code, f"{found}, and not {cell.code}: {story}"
     assert (Fate.TOO_LATE in requests) == (found == TOO_LATE), f"{requests}: {story}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 SAME, LOST, FAILED, RELEASED, LATE = "same", "lost", "failed", "released", "late"
 # What becomes of a job that an operator wants cancelled at the moment of the point.
-CANCELLED, REVIEW, TOO_LATE, BUSY, OVER = "cancelled", "for review", "too late", "busy", "over"
+CANCELLED, REVIEW, TOO_LATE, BUSY, OVER, KEPT = "cancelled", "for review", "too late", "busy", "over", "kept"
 NOT_ASKED = "-"
 
 
@@ -132,6 +132,6 @@ TABLE: tuple[tuple[str, Scenario, Codes], ...] = (
     ("cancel.after_update", CANCELLING, codes(kill=LOST, cancel=CANCELLED)),
     ("cancel.after_commit", CANCELLING, {**NOTHING, "cancel": CANCELLED}),
     ("compensate.before", COMPENSATING, codes(kill=LOST, request=FAILED, reply=FAILED, cancel=CANCELLED)),
-    ("compensate.after_call", COMPENSATING, {**IN_TRANSACTION, "cancel": REVIEW}),
+    ("compensate.after_call", COMPENSATING, {**IN_TRANSACTION, "cancel": KEPT}),
     ("compensate.after_update", COMPENSATING, {**IN_TRANSACTION, "cancel": BUSY}),
 )
