@@ -12,10 +12,7 @@ from typing import NoReturn
 
 from django_jobs.faults import sessions
 
-HELD = 60.0  # seconds after which a thread that should have been ended goes on, so that a test fails and does not hang
-BETWEEN_SIGNALS = 0.3  # seconds; two of the same kind that come at once are seen as one
-
-supervisor = 0  # process id that signals go to; 0: nobody told it
+supervisor = 0  # process id that SIGTERM goes to; 0: nobody told it
 
 
 class InjectedError(Exception):
@@ -27,37 +24,9 @@ def kill(_: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def leave(_: str) -> NoReturn:
-    """End this process with the exit code of a clean end."""
-    os._exit(0)
-
-
-def segfault(_: str) -> None:
-    """Read where nothing may be read, as broken C code does."""
-    ctypes.string_at(0)
-
-
-def abort(_: str) -> NoReturn:
-    """End this process as an assertion in C code does."""
-    os.abort()
-
-
 def term(_: str) -> None:
     """Ask the supervisor to stop, and go on."""
-    _signal_supervisor(signal.SIGTERM)
-
-
-def interrupt(_: str) -> None:
-    """Interrupt the supervisor as a terminal does, and go on."""
-    _signal_supervisor(signal.SIGINT)
-
-
-def term_twice(_: str) -> None:
-    """Ask the supervisor to stop, and then to stop at once; this thread does nothing until it is ended."""
-    _signal_supervisor(signal.SIGTERM)
-    time.sleep(BETWEEN_SIGNALS)
-    _signal_supervisor(signal.SIGTERM)
-    time.sleep(HELD)
+    os.kill(supervisor or os.getpid(), signal.SIGTERM)
 
 
 def freeze(_: str) -> None:
@@ -91,19 +60,10 @@ def hold_interpreter(door: Path) -> None:
     os.close(descriptor)
 
 
-def _signal_supervisor(number: signal.Signals) -> None:
-    os.kill(supervisor or os.getpid(), number)
-
-
 # What is called with the alias of the database.
 KINDS: dict[str, Callable[[str], object]] = {
     "kill": kill,
-    "exit": leave,
-    "segfault": segfault,
-    "abort": abort,
     "term": term,
-    "term_twice": term_twice,
-    "interrupt": interrupt,
     "freeze": freeze,
     "raise": fail,
     "lose_request": sessions.lose_request,

@@ -12,15 +12,9 @@ from tests.crash.table import TABLE, Codes
 VENDORS = ("postgresql", "sqlite")
 MEANING = {
     "kill": "The process is ended by SIGKILL.",
-    "exit": "The process ends itself with exit code 0.",
-    "segfault": "The process reads where nothing may be read.",
-    "abort": "The process ends itself by SIGABRT.",
     "raise": "The package's own code raises an exception.",
     "term": "The worker is asked to stop.",
-    "term_twice": "The worker is asked to stop, and then to stop at once; the thread goes no further.",
-    "interrupt": "The worker gets SIGINT.",
     "freeze": "The process stands still until its lease is over and another worker has taken the job; then it goes on.",
-    "hold_interpreter": "The same, but in C code that keeps the interpreter from all other threads of the process.",
     "delay": "The thread alone stands still until the job is done; the other threads of the process go on.",
     "lose_request": "The connection of the thread ends before its next statement arrives.",
     "lose_reply": "The next statement or COMMIT is done, and its reply is lost.",
@@ -30,9 +24,6 @@ MEANING = {
     "serialization": "The server refuses the next statement: serialization failure (40001).",
     "lock_timeout": "The server refuses the next statement: lock time-out (55P03).",
     "disk_full": "The server refuses the next statement: disk full (53100).",
-    "restart": "The server crashes and comes back.",
-    "clock_forward": "The clock of the process jumps one hour ahead.",
-    "clock_back": "The clock of the process jumps one hour back.",
     "cancel": "An operator asks for the job to be cancelled, and the handler hears it if it can.",
 }
 

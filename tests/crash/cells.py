@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tests.crash.table import (
     CANCELLING,
+    COMPENSATING,
     FAILING,
     LIMITED,
     NOT_ASKED,
@@ -18,19 +19,17 @@ from tests.crash.table import (
 )
 
 # The kinds of the matrix, by what is hit. A kind is a fault of the package's kit, or is made of one: see FAULTS.
-STOPS = ("term", "term_twice", "interrupt")
-ENDS = ("kill", "exit", "segfault", "abort", "raise", *STOPS)
-STANDS = ("freeze", "hold_interpreter", "delay")  # longer than the lease; there is a second worker
-CLOCKS = ("clock_forward", "clock_back")
-PROCESS = ("kill", "raise", "term", "freeze")  # of these and of CONNECTION the matrix of deliveries is made
+ENDS = ("kill", "raise", "term")
+STANDS = ("freeze", "delay")  # longer than the lease; there is a second worker
+PROCESS = (*ENDS, "freeze")  # of these and of CONNECTION the matrix of deliveries is made
 CONNECTION = ("lose_request", "lose_reply", "terminate")
 REFUSED = ("deadlock", "serialization", "lock_timeout", "disk_full")
 SERVER = (*CONNECTION, "crowd", *REFUSED)
-KINDS = (*ENDS, *STANDS, *SERVER, "restart", *CLOCKS, "cancel")
+KINDS = (*ENDS, *STANDS, *SERVER, "cancel")
 
 # What is armed for a kind that is not one of the kit's: the thread waits while the test does it.
-FAULTS = {"delay": "wait", "restart": "wait", "cancel": "wait"}
-LOCKED_BY_IT = {*STANDS, "cancel"}  # a thread stands there while others need the database
+FAULTS = {"delay": "wait", "cancel": "wait"}
+LOCKED_BY_IT = {"freeze", "cancel"}  # a thread stands there while others need the database
 
 # What has no transaction of its own on PostgreSQL, so that there is no moment between the change and its commit.
 ONE_STATEMENT = {("renew.after_update", PROGRESSING), ("fail.after_update", FAILING), ("finish.after_update", PLAIN)}
@@ -46,15 +45,17 @@ SQLITE_LOCKED = {
 def why_not(point: str, kind: str, scenario: Scenario, vendor: str) -> str:
     """Say why a fault cannot be had at a point; empty if it can."""
     if vendor == "sqlite":
-        if kind in SERVER or kind == "restart":
+        if kind in SERVER:
             return "SQLite has no connection to lose, and no server that answers"
-        if kind in CLOCKS:
-            return "the clock of SQLite is that of the process"
+        if kind == "delay":
+            return "tried on PostgreSQL alone"
         if kind in LOCKED_BY_IT and ((point, scenario) in SQLITE_LOCKED or point.endswith(".after_update")):
             return "whoever stands still inside a transaction holds SQLite's only write lock, which is documented"
     elif (point, scenario) in ONE_STATEMENT:
         return "the statement is its own transaction on PostgreSQL"
-    if scenario.stops and kind in STOPS:
+    if scenario is COMPENSATING and kind == "freeze":
+        return "not tried; a thread of it that stands alone is"
+    if scenario.stops and kind == "term":
         return "the worker is asked to stop already"
     return ""
 

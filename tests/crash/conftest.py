@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import MakeWorker, make_worker, own_server, rows, witness
+from tests.acceptance.conftest import MakeWorker, make_worker, rows, witness
 from tests.acceptance.test_metrics import free_port
 from tests.acceptance.workers import Witness
 from tests.crash.harness import Matrix
 
-__all__ = ["free_port", "make_worker", "own_server", "rows", "witness"]
+__all__ = ["free_port", "make_worker", "rows", "witness"]
 
 
 @pytest.fixture

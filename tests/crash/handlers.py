@@ -15,7 +15,6 @@ from django_jobs.domain.lease import LeaseTerms
 from django_jobs.exceptions import JobCancelled
 from tests.acceptance.handlers import insert_row, take, tell
 from tests.acceptance.workers import Witness
-from tests.crash import clocks  # noqa: F401  its kinds of faults
 
 FAST = RetryPolicy(base=timedelta(milliseconds=50), cap=timedelta(milliseconds=100))
 # Two seconds where a worker is frozen past its lease; elsewhere long, so that a slow machine ends no lease.

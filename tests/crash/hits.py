@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections
-
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError, RowBusyError
 from django_jobs.models import Job
 from django_jobs.operate.cancel import Cancel
@@ -46,15 +44,8 @@ class Hit:
 
     def see_stop(self) -> None:
         """See the worker end cleanly."""
-        self._stopped_with(Exit.CLEAN)
-
-    def see_hurried_stop(self) -> None:
-        """See the worker end, whether or not it had to take something from its handlers."""
-        self._stopped_with(Exit.CLEAN, Exit.GRACE_EXCEEDED)
-
-    def _stopped_with(self, *codes: int) -> None:
         code = self.matrix.stopped().wait(seconds=STOPS_WITHIN)
-        assert code in codes, f"the worker ended with {code}"
+        assert code == Exit.CLEAN, f"the worker ended with {code}"
         self.matrix.keep_running()
 
     def thaw(self) -> None:
@@ -68,13 +59,6 @@ class Hit:
         wait_for(
             lambda: _is_open(door) or state_of(self.fired["pid"]) in {"Z", ""}, seconds=10, what="the waiting thread"
         )
-
-    def restart_server(self) -> None:
-        """Restart the server at once, as after a crash, while the thread waits."""
-        assert self.matrix.cluster is not None
-        self.matrix.cluster.restart(mode="immediate")
-        connections.close_all()
-        self.open()
 
     def cancel(self) -> None:
         """Ask for the job to be cancelled, by another connection; the attempt hears it if it can."""
@@ -114,9 +98,6 @@ def _is_open(door: Path) -> bool:
 Act = Callable[[Hit], None]
 AT: dict[str, Act] = {
     "term": Hit.see_stop,
-    "interrupt": Hit.see_stop,
-    "term_twice": Hit.see_hurried_stop,
-    "restart": Hit.restart_server,
     "cancel": Hit.cancel,
 }
-AFTER: dict[str, Act] = {"freeze": Hit.thaw, "hold_interpreter": Hit.open, "delay": Hit.open}
+AFTER: dict[str, Act] = {"freeze": Hit.thaw, "delay": Hit.open}

@@ -60,6 +60,15 @@ def _was_refused(job_id: Any) -> bool:
     return Attempt.objects.filter(job_id=job_id, refused_count__gt=0).exists()
 
 
+def was_too_slow() -> bool:
+    """Say whether an attempt of the newest job got no time to make its call, which says nothing about a fault."""
+    attempts = Attempt.objects.filter(job_id=Job.objects.latest("created_at", "id").pk)
+    return any(
+        attempt.error_type.endswith("NoTimeLeftError") or attempt.message.startswith("Not sent: the deadline")
+        for attempt in attempts
+    )
+
+
 def newest() -> str:
     """Tell the newest job."""
     return story_of(Job.objects.latest("created_at", "id").pk)

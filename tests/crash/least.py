@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tests.crash.cells import CLOCKS, ENDS, SERVER, STANDS, STOPS
+from tests.crash.cells import ENDS, SERVER, STANDS
 
 LEAST: dict[str, dict[str, int]] = {
     "postgresql": {
-        **dict.fromkeys((*ENDS, *STANDS, *SERVER, *CLOCKS, "restart", "cancel"), 41),
-        **dict.fromkeys(STOPS, 39),
+        **dict.fromkeys((*ENDS, *STANDS, *SERVER, "cancel"), 41),
+        "term": 39,
+        "freeze": 38,
     },
-    "sqlite": {**dict.fromkeys(ENDS, 44), **dict.fromkeys(STOPS, 42), **dict.fromkeys((*STANDS, "cancel"), 28)},
+    "sqlite": {**dict.fromkeys(ENDS, 44), "term": 42, "freeze": 26, "delay": 0, "cancel": 28},
 }

@@ -69,15 +69,13 @@ def codes(
     A session that the server ends, and one that cannot be opened again at once, is seen as a request that does not
     arrive, and so is a statement that the server refuses.
     """
-    held = kill == LOST
     return {
-        **dict.fromkeys(("kill", "exit", "segfault", "abort"), kill),
+        "kill": kill,
         "raise": fails,
-        **dict.fromkeys(("term", "interrupt", "clock_forward", "clock_back"), SAME),
-        "term_twice": RELEASED if held else SAME,
-        **dict.fromkeys(("freeze", "hold_interpreter"), freeze),
-        "delay": FAILED if held else SAME,
-        **dict.fromkeys(("lose_request", "terminate", "crowd", "restart"), request),
+        "term": SAME,
+        "freeze": freeze,
+        "delay": FAILED if kill == LOST else SAME,
+        **dict.fromkeys(("lose_request", "terminate", "crowd"), request),
         **dict.fromkeys(("deadlock", "serialization", "lock_timeout", "disk_full"), request),
         "lose_reply": reply,
         "cancel": cancel,
@@ -91,9 +89,9 @@ IN_TRANSACTION = codes(kill=LOST, request=FAILED, reply=FAILED)
 TABLE: tuple[tuple[str, Scenario, Codes], ...] = (
     ("claim.before", LIMITED, {**NOTHING, "cancel": CANCELLED}),
     ("claim.after_update", LIMITED, {**NOTHING, "lose_reply": RELEASED, "cancel": BUSY}),
-    ("claim.after_commit", LIMITED, codes(kill=LOST, fails=RELEASED, delay=LATE, term_twice=LOST)),
+    ("claim.after_commit", LIMITED, codes(kill=LOST, fails=RELEASED, delay=LATE)),
     ("claim.before", ROW, {**NOTHING, "lose_reply": RELEASED, "cancel": CANCELLED}),
-    ("claim.after_commit", ROW, codes(kill=LOST, fails=RELEASED, delay=LATE, term_twice=LOST)),
+    ("claim.after_commit", ROW, codes(kill=LOST, fails=RELEASED, delay=LATE)),
     ("handler.before", ROW, IN_TRANSACTION),
     ("handler.before", PLAIN, codes(kill=LOST)),
     ("handler.after", ROW, IN_TRANSACTION),

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.clusters import Cluster
-from tests.crash.cells import CLOCKS, ENDS, SERVER, STANDS, Cell, cells
+from tests.crash.cells import CONNECTION, ENDS, SERVER, STANDS, Cell, cells
 from tests.crash.harness import Matrix
 from tests.crash.least import LEAST
 
@@ -23,7 +22,7 @@ FEW = (
 # The kinds that every check of a change runs; the others take minutes each.
 EACH = {"kill", "raise", "lose_reply", "deadlock"}
 SHAPES = pytest.mark.parametrize("shape", [(1, 4), (2, 1), (2, 4)], ids=["1x4", "2x1", "2x4"])
-IN_SHAPES = ("raise", "exit", "term", "lose_request", "lose_reply", "terminate", "deadlock")
+IN_SHAPES = ("raise", "term", *CONNECTION)
 
 
 def kinds(*names: str) -> pytest.MarkDecorator:
@@ -59,7 +58,7 @@ def test_f01_killed_at_every_point_in_other_shapes(
 
 @kinds(*(kind for kind in ENDS if kind != "kill"))
 def test_every_point(make_matrix: MakeMatrix, kind: str, vendor: str) -> None:
-    """A process that ends otherwise, an error of our own code, a worker that is asked to stop."""
+    """An error of our own code, and a worker that is asked to stop."""
     run_all(make_matrix(), kind, vendor)
 
 
@@ -70,17 +69,10 @@ def test_every_point_while_somebody_stands_still(make_matrix: MakeMatrix, kind: 
 
 
 @pytest.mark.postgres
-@kinds(*SERVER, *CLOCKS)
+@kinds(*SERVER)
 def test_every_point_with_a_server(make_matrix: MakeMatrix, kind: str, vendor: str) -> None:
-    """A request, a reply or a session is lost, a statement is refused, or the clocks differ; SQLite has none of these."""
+    """A request, a reply or a session is lost, or a statement is refused; SQLite has none of these."""
     run_all(make_matrix(), kind, vendor)
-
-
-@pytest.mark.long
-@pytest.mark.postgres
-def test_every_point_while_the_server_is_restarted(make_matrix: MakeMatrix, own_server: Cluster, vendor: str) -> None:
-    """The server crashes and comes back while a thread is at the point."""
-    run_all(make_matrix(cluster=own_server), "restart", vendor)
 
 
 @pytest.mark.long
