@@ -10,5 +10,5 @@ LEAST: dict[str, dict[str, int]] = {
         "term": 39,
         "freeze": 38,
     },
-    "sqlite": {**dict.fromkeys(ENDS, 44), "term": 42, "freeze": 26, "delay": 0, "cancel": 28},
+    "sqlite": {**dict.fromkeys(ENDS, 44), "term": 42, "freeze": 26, "cancel": 28},
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.crash.cells import CONNECTION, ENDS, SERVER, STANDS, Cell, cells
+from tests.crash.cells import CONNECTION, ENDS, SERVER, Cell, cells
 from tests.crash.harness import Matrix
 from tests.crash.least import LEAST
 
@@ -62,10 +62,17 @@ def test_every_point(make_matrix: MakeMatrix, kind: str, vendor: str) -> None:
     run_all(make_matrix(), kind, vendor)
 
 
-@kinds(*STANDS)
-def test_every_point_while_somebody_stands_still(make_matrix: MakeMatrix, kind: str, vendor: str) -> None:
-    """A process, or a thread, that stands for longer than the lease; a second worker takes its job over."""
-    run_all(make_matrix(workers=2, short_lease=True), kind, vendor)
+@pytest.mark.long
+def test_every_point_while_a_process_stands_still(make_matrix: MakeMatrix, vendor: str) -> None:
+    """A process that stands for longer than the lease; a second worker takes its job over."""
+    run_all(make_matrix(workers=2, short_lease=True), "freeze", vendor)
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+def test_every_point_while_one_thread_stands_still(make_matrix: MakeMatrix, vendor: str) -> None:
+    """A thread alone; its own process ends its attempt."""
+    run_all(make_matrix(workers=2, short_lease=True), "delay", vendor)
 
 
 @pytest.mark.postgres
