@@ -1,0 +1,6 @@
+-- invariant: O8
+-- meaning: the data of an event still has the digest that it was published with
+-- about: event
+SELECT e.id
+FROM django_jobs_outboxevent e
+WHERE e.content_removed_at IS NULL AND e.data_digest <> 'v1:' || SHA256_HEX(e.data)
