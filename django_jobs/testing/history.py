@@ -1,8 +1,8 @@
 """What no row can know: what clients were told, what a provider did, and when processes were killed.
 
 The rows are read by SQL and held against a log of the clients, in the manner of Jepsen: each call ended
-``ok``, ``fail`` or ``unknown``. Nothing of the code under test is imported. ``manage.py jobs verify`` judges the rows by
-themselves.
+``ok``, ``fail`` or ``unknown``. Nothing of the code under test is imported. Rows by themselves are judged by
+``manage.py jobs verify``.
 """
 
 from __future__ import annotations
