@@ -83,7 +83,7 @@ def _explain(options: Options, write: Write) -> int:
     for place, section in enumerate(told.sections):
         write(("\n" if place else "") + section.title.upper())
         for line in section.lines:
-            write(harmless(f"  {line}"))
+            write(harmless(f"  {line}").replace("\n", "\n    "))
     return 0
 
 
@@ -248,7 +248,7 @@ def _diagnosis_dict(found: Diagnosis) -> dict[str, Any]:
 
 def _diagnosis_lines(found: Diagnosis) -> Iterator[str]:
     for item in found.findings:
-        yield f"{item.level.upper()} {item.id}: {item.text}"
+        yield f"{item.level.upper()} {item.id}: {item.text}".replace("\n", "\n    ")
         if item.mend:
             yield f"    {item.mend}"
     many = sum(item.level == "warning" for item in found.findings)

@@ -80,7 +80,7 @@ def _columns(connection: BaseDatabaseWrapper) -> Iterator[tuple[str, str]]:
 def _found(connection: BaseDatabaseWrapper, table: str, column: str, forms: Sequence[str]) -> Iterator[Leak]:
     quote = connection.ops.quote_name
     with connection.cursor() as cursor:
-        key = connection.introspection.get_primary_key_column(cursor, table)
+        key = connection.introspection.get_primary_key_column(cursor, table) or "id"
         place = "INSTR({0}, %s)" if connection.vendor == "sqlite" else "POSITION(%s IN {0}::text)"
         holds = " OR ".join(f"{place.format(quote(column))} > 0" for _ in forms)
         cursor.execute(f"SELECT {quote(key)} FROM {quote(table)} WHERE {holds} ORDER BY 1", list(forms))

@@ -38,7 +38,7 @@ def _stuck(history: History, rows: Rows, job: Row) -> bool:
     if job.state in _ENDED:
         return False
     until = job.lease_expires_at if job.state == "running" else job.available_at
-    return until is None or until + history.patience < rows.now
+    return bool(until is None or until + history.patience < rows.now)
 
 
 def attempts_are_bounded(history: History, rows: Rows) -> Iterator[str]:

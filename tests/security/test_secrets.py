@@ -74,7 +74,7 @@ def test_s07_sweep_finds_a_canary_in_every_column() -> None:
 
     found = {(leak.table, leak.column) for leak in sweep([CANARY], using="default")}
 
-    assert len(found) > 60
+    assert len(found) > 40
     assert found <= set(text_columns(using="default"))
     assert not found & CONTENT
     assert ("django_jobs_attempt", "traceback") in found

@@ -168,7 +168,10 @@ def delivery_that_nobody_judged() -> set[Any]:
 @corrupts("O8")
 def event_that_was_written_anew() -> set[Any]:
     event = OutboxEventFactory()
-    OutboxEvent.objects.update(data='{"amount":1}')
+    elsewhere = OutboxEventFactory(
+        data="", dataref="https://files.example.com/1", data_digest=fingerprint('{"large":1}')
+    )
+    OutboxEvent.objects.exclude(pk=elsewhere.pk).update(data='{"amount":1}')
     return {event.pk}
 
 

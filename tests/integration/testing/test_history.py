@@ -112,7 +112,7 @@ def due_and_never_run(history: History) -> None:
 
 @breaks("I1")
 def held_past_its_lease(history: History) -> None:
-    history.told("ok", Story().claim(lease=SECOND).job.pk)
+    history.told("ok", Story(ago=timedelta(minutes=5)).claim(lease=SECOND).job.pk)
 
 
 @breaks("I4")
@@ -143,8 +143,7 @@ def called_after_it_was_confirmed(history: History) -> None:
 
 @breaks("I5")
 def another_key_and_nobody_asked(history: History) -> None:
-    story = Story().claim()
-    effect = story.effect("order:9").send()
+    effect = Story(ago=timedelta(minutes=5)).claim().effect("order:9").send()
     effect.answer("unknown").send(epoch=1).answer("unknown")
     for send in effect.sends:
         history.noted(send.provider_key, send.started_at, "call")
