@@ -4,4 +4,4 @@
 -- Data beyond the limit stand elsewhere, under "dataref": here is their digest alone.
 SELECT e.id
 FROM django_jobs_outboxevent e
-WHERE e.content_removed_at IS NULL AND NOT (e.data = '' AND NOT (e.dataref = '')) AND e.data_digest <> 'v1:' || SHA256_HEX(e.data)
+WHERE NOT (e.data = '' AND NOT (e.dataref = '')) AND e.data_digest <> 'v1:' || SHA256_HEX(e.data)
