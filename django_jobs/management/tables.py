@@ -43,5 +43,10 @@ def harmless(value: object) -> str:
     return visible("-" if value is None or value == "" else str(value))
 
 
+def one_line(value: object) -> str:
+    """Return harmless text on one line, so that no text of a row looks like a line of the command."""
+    return harmless(value).replace("\n", " ")
+
+
 def _width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)

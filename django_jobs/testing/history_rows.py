@@ -78,7 +78,7 @@ def _read(sql: str, *, using: str) -> list[Row]:
 def _value(name: str, value: Any) -> Any:
     if value is not None and name in _IDS:
         return uuid.UUID(str(value))
-    if isinstance(value, str) and name.endswith("_at"):
-        found = datetime.fromisoformat(value)
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+    if isinstance(value, str | datetime) and name.endswith("_at"):
+        found = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return found if found.tzinfo else found.replace(tzinfo=UTC)  # SQLite's rows have UTC without saying so
     return value

@@ -95,7 +95,7 @@ def test_s06_no_verb_drives_the_terminal(kind: str) -> None:
     plant(rows, HOSTILE[kind])
     for words in (
         ("show", rows[Job].pk), ("explain", rows[Job].pk), ("list",), ("status",), ("pauses",), ("verify",), ("doctor",),
-        ("subscriptions",), ("contract",),
+        ("subscriptions", "list"), ("contract",), ("schedules",),
     ):  # fmt: skip
         printed = jobs(*words)[0]
         assert printed, words
