@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from django_jobs.testing.clock import JobsClock
     from django_jobs.testing.downstream import Answer, FakeDownstream
+    from django_jobs.testing.history import Finding, History
     from django_jobs.testing.kit import JobsKit
     from django_jobs.testing.receiver import FakeReceiver
     from django_jobs.testing.reports import AttemptReport, RunReport
@@ -22,6 +23,8 @@ _PLACES = {
     "AttemptReport": "reports",
     "FakeDownstream": "downstream",
     "FakeReceiver": "receiver",
+    "Finding": "history",
+    "History": "history",
     "JobsClock": "clock",
     "JobsKit": "kit",
     "RepeatableWriteWarning": "writes",
@@ -33,6 +36,8 @@ __all__ = [
     "AttemptReport",
     "FakeDownstream",
     "FakeReceiver",
+    "Finding",
+    "History",
     "JobsClock",
     "JobsKit",
     "RepeatableWriteWarning",

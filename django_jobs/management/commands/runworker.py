@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 import sys
@@ -25,6 +26,8 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat_file import check as check_heartbeat_file
 from django_jobs.worker.outlet import Outlet, port
 from django_jobs.worker.supervisor import Supervisor
+
+logger = logging.getLogger("django_jobs.worker")
 
 
 def at_least_one(text: str) -> int:
@@ -123,6 +126,7 @@ def work(options: dict[str, Any]) -> int:
     if alias not in connections:
         msg = f"There is no database {alias!r} in DATABASES."
         raise CommandError(msg, returncode=2)
+    _warn_root()
     path = options["heartbeat_file"]
     try:
         if path:
@@ -149,6 +153,12 @@ def work(options: dict[str, Any]) -> int:
     chores.register(REPLAYS)
     chores.register(SCHEDULES)
     return Supervisor(config, host=host, outlet=_outlet(config, options)).run()
+
+
+def _warn_root() -> None:
+    """Say it when handlers would have every right on this machine: what takes over a handler takes over all."""
+    if getattr(os, "geteuid", lambda: 1)() == 0:
+        logger.warning("The worker runs as root. Run it as a user of its own, which may do what its handlers need")
 
 
 def _outlet(config: WorkerConfig, options: dict[str, Any]) -> Outlet | None:
