@@ -108,11 +108,12 @@ class Cluster:
     """One PostgreSQL server; usable as a context manager.
 
     ``settings`` are server settings that win over :data:`SERVER_SETTINGS`, for example
-    ``{"idle_in_transaction_session_timeout": "1s"}``.
+    ``{"idle_in_transaction_session_timeout": "1s"}``; ``environment`` are variables for it alone.
     """
 
     binaries: Binaries
     settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)  # what the server sees beside the test run's own
     port: int = field(default=0, init=False)
     _folder: Path | None = field(default=None, init=False)
     _programs: Path | None = field(default=None, init=False)
@@ -188,6 +189,12 @@ class Cluster:
         return self._folder / "data"
 
     def _make(self) -> None:
+        self._make_folder()
+        assert self._folder is not None
+        assert self._programs is not None
+        self._fill(self._folder, self._programs)
+
+    def _make_folder(self) -> None:
         owner = _server_user()
         self._folder = Path(tempfile.mkdtemp(prefix="django-jobs-pg-", dir=_reachable_folder(owner)))
         self._guard = subprocess.Popen(
@@ -196,11 +203,14 @@ class Cluster:
         if owner is not None:
             os.chown(self._folder, owner.pw_uid, owner.pw_gid)
         self._programs = self._usable_programs(owner)
-        secret = self._folder / "password"
+
+    def _fill(self, folder: Path, programs: Path) -> None:
+        """Make the server's files."""
+        secret = folder / "password"
         secret.write_text(self._password)
         # MD5, not SCRAM: thousands of connections are opened, and SCRAM makes each cost ten milliseconds.
         command: list[str | Path] = [
-            self._programs / "initdb",
+            programs / "initdb",
             "-D",
             self._data,
             "-U",
@@ -236,9 +246,11 @@ class Cluster:
         assert self._programs is not None, "start() comes first"
         log = self._data / "server.log"
         command: list[str | Path] = [self._programs / "pg_ctl", "-D", self._data, "-l", log, "-s", *arguments]
-        return self._run(command).returncode == 0
+        return self._run(command, self.environment).returncode == 0
 
-    def _run(self, command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, command: list[str | Path], environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         owner = _server_user()
         rights: dict[str, Any] = (
             {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
@@ -250,7 +262,7 @@ class Cluster:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd="/",
-                env={**os.environ, "LC_ALL": "C"},
+                env={**os.environ, "LC_ALL": "C", **(environment or {})},
                 timeout=COMMAND_TIMEOUT,
                 check=False,
                 **rights,
