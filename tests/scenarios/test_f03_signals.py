@@ -31,7 +31,7 @@ def test_f03_hang_up_drains_and_never_stops_at_once(make_worker: MakeWorker, wit
     """HUP to the whole group, as a terminal that closes sends it, and again after TERM: the handler may still finish."""
     work.enqueue(n=1, seconds=2.0)
     worker = make_worker(threads=1).start()
-    wait_for(lambda: witness.lines("start"), what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
     work.enqueue(n=2)
 
     for pid in worker.group():
@@ -45,12 +45,36 @@ def test_f03_hang_up_drains_and_never_stops_at_once(make_worker: MakeWorker, wit
 
 
 @pytest.mark.slow
+@pytest.mark.sqlite
+@pytest.mark.parametrize("arguments", [(), ("--reload",)], ids=["worker", "reloader"])
+def test_f03_hang_up_is_ignored_where_it_was_at_the_start(
+    make_worker: MakeWorker, witness: Witness, rows: Rows, arguments: tuple[str, ...]
+) -> None:
+    """Under nohup a worker outlives its terminal: it goes on to take jobs."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a worker that is started now finds it
+    try:
+        worker = make_worker(threads=1, arguments=arguments).start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    work.enqueue(n=1)
+    wait_for(lambda: rows() == {1: 1}, seconds=60, what="the first job")
+
+    for pid in group_members(worker.pid):
+        os.kill(pid, signal.SIGHUP)
+    work.enqueue(n=2)
+
+    wait_for(lambda: rows() == {1: 1, 2: 1}, seconds=60, what="the next job")
+    assert worker.is_running()
+    assert not is_stopping()
+
+
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_f03_interrupt_of_a_busy_group_counts_once(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """INT to every process of the group, as Ctrl-C sends it: one request to stop, and the handler ends in the grace."""
     work.enqueue(n=1, seconds=1.5)
     worker = make_worker(threads=1).start()
-    wait_for(lambda: witness.lines("start"), what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
 
     for pid in worker.group():
         os.kill(pid, signal.SIGINT)
@@ -64,7 +88,7 @@ def test_f03_kill_within_the_grace_loses_nothing(make_worker: MakeWorker, witnes
     """TERM, and KILL of the whole group before the grace is over: one lost attempt, and another worker runs the job."""
     job_id = work.enqueue(n=1, seconds=3.0).id
     worker = make_worker(threads=1, arguments=("--grace", "30")).start()
-    wait_for(lambda: witness.lines("start"), what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
     worker.term()
     wait_for(is_stopping, what="the stop")
 

@@ -43,7 +43,7 @@ def hole(
     proxy.blackhole()
     began = time.monotonic()
     if seconds > 4:
-        wait_for_state(path, "blind", seconds=seconds)
+        wait_for_state(path, "blind", seconds=60)
     pass_time(max(0.0, seconds - (time.monotonic() - began)))
     proxy.restore()
     back = time.monotonic()
@@ -105,7 +105,7 @@ def test_f08_worker_in_a_hole_for_good_is_replaced_and_still_ends(
     """Its job is not given away before its lease is over; another worker then runs it; TERM ends the one in the hole."""
     job_id = short_lease.enqueue(n=1, seconds=1.0).id
     worker = make_worker(database_url=proxy.url, threads=1, arguments=("--grace", "1", "--name", "holed")).start()
-    wait_for(lambda: witness.lines("start"), what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
     proxy.blackhole()
     make_worker(threads=1, arguments=("--name", "other")).start()
     wait_until_done(seconds=90)

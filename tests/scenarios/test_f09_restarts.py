@@ -52,6 +52,7 @@ def restart_again_and_again(own: Cluster, make_worker: MakeWorker, witness: Witn
     return flows
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_f09_ten_restarts_under_load(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, rows: Rows
@@ -74,7 +75,7 @@ def test_f09_restart_while_a_lost_job_is_taken_back(
     fault = Fault(point=point, kind="freeze", marker=str(marker)).to_json()
     job_id = work.enqueue(n=1, seconds=2.0).id
     worker = make_worker(database_url=own_server.url(), threads=1, env={VARIABLE: fault}).start()
-    started = wait_for(lambda: witness.lines("start"), what="the start")[0]
+    started = wait_for(lambda: witness.lines("start"), seconds=120, what="the start")[0]
 
     os.kill(started["pid"], signal.SIGKILL)
     wait_for(marker.exists, what="the rescue")

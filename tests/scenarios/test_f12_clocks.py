@@ -173,7 +173,7 @@ def test_f12_clock_back_keeps_a_dead_worker_s_lease_for_the_jump_at_most(
     """A worker dies right before the clock goes back: its job waits as long as the jump; the clock put right frees it."""
     victim = make_worker(database_url=clocked.url(), threads=1).start().wait_ready(seconds=120)
     job_id = steady.enqueue(n=1, seconds=6.0).id
-    wait_for(lambda: witness.lines("start"), what="the start")
+    wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
     victim.kill_group()
     jump(own_clock, "-3600s", -1)
     make_worker(database_url=clocked.url(), threads=1).start().wait_ready(seconds=120)

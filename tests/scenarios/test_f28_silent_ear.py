@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from django_jobs import clock
 from django_jobs.models import QueueControl
+from django_jobs.worker.idle import ECHOES
 from tests.acceptance.conftest import MakeWorker, wait_until_done
 from tests.acceptance.handlers import row
-from tests.acceptance.workers import QUICK, Witness, WorkerProcess, pass_time, wait_for
+from tests.acceptance.workers import QUICK, Witness, pass_time, wait_for
 from tests.proxy import PostgresProxy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
@@ -28,28 +28,20 @@ def ear(database_url: str) -> Iterator[PostgresProxy]:
         yield started
 
 
-def wait_for_sleep(worker: WorkerProcess) -> None:
-    """Wait until the worker announces a new sleep, has looked once more, and sleeps."""
-    queue = QueueControl.objects.filter(queue_name="default", idle_until__gt=clock.now())
-    told = queue.values_list("idle_until", flat=True).first()
-    newer = queue.filter(idle_until__gt=told) if told else queue
-    worker.wait_for(newer.exists, seconds=60, what="an announced sleep")
-    pass_time(0.5)
-
-
 def test_f28_poll_takes_over_when_the_ear_dies_silently(
     ear: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """The worker believes that it hears; each job still starts within a poll, and nothing else of the worker suffers."""
     env = {"JOBS_LISTEN_DSN": ear.url}
     worker = make_worker(times={**QUICK, "JOBS_POLL": str(POLL)}, env=env).start().wait_ready(seconds=120)
-    wait_for_sleep(worker)
+    asleep = QueueControl.objects.filter(queue_name="default", idle_until__isnull=False)
+    worker.wait_for(asleep.exists, seconds=60, what="an announced sleep")
     before = worker.group()
     ear.blackhole()
 
     late = []
     for n in range(3):
-        wait_for_sleep(worker)
+        pass_time(ECHOES[-1] + 0.5)  # after the last job it looks a few times more
         asked = time.monotonic()
         row.enqueue(n=n)
         start = wait_for(lambda n=n: witness.lines("start", n=n), seconds=30, what="the start")[0]
