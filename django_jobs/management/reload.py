@@ -79,7 +79,8 @@ class Reloader:
     def run(self) -> int:
         """Serve until stopped; returns the last worker's exit code."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._note_signal)
+            if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup
+                signal.signal(number, self._note_signal)
         signal.signal(signal.SIGQUIT, self._pass_on)
         signal.signal(signal.SIGCHLD, lambda *_: self._wake.set())
         connections.close_all()  # what the checks of this command opened

@@ -132,7 +132,7 @@ def test_f03_quit_shows_the_stacks_of_every_process_and_goes_on(
 ) -> None:
     """QUIT to the supervisor: its stacks and those of its children are in the log, also of a handler that hangs in C."""
     spin.using(priority=5).enqueue(how="call")
-    worker = make_worker(threads=2, arguments=("--grace", "1")).start().wait_ready()
+    worker = make_worker(threads=2, arguments=("--grace", "1")).start().wait_ready(seconds=180)
     wait_for(lambda: witness.lines("start", how="call"), what="the start of the handler that hangs")
     before = worker.group()
 

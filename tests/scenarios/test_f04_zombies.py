@@ -114,7 +114,7 @@ def test_f05_woken_worker_whose_row_was_pruned_registers_again(
     wait_for(lambda: len(witness.lines("start")) == 2, seconds=60, what="the second attempt")
     wait_until_done(seconds=30)
     Worker.objects.filter(name="frozen").delete()
-    third = make_worker(threads=1, arguments=("--name", "third")).start().wait_ready()
+    third = make_worker(threads=1, arguments=("--name", "third")).start().wait_ready(seconds=180)
 
     frozen.thaw()
 

@@ -35,7 +35,9 @@ def hole(
     path = tmp_path / "heartbeat.json"
     times = SOON if seconds < 30 else {}
     arguments = ("--heartbeat-file", str(path))
-    worker = make_worker(database_url=proxy.url, threads=2, times=times, arguments=arguments).start().wait_ready()
+    worker = (
+        make_worker(database_url=proxy.url, threads=2, times=times, arguments=arguments).start().wait_ready(seconds=180)
+    )
     enqueue(0, many=20)
     wait_for(lambda: witness.lines("end"), what="the first end")
     before = worker.group()
@@ -82,7 +84,7 @@ def test_f08_connections_that_died_silently_are_left(
 
     A handler that hangs in a statement cannot be stopped, so its child is replaced; the worker stays.
     """
-    worker = make_worker(database_url=proxy.url, threads=2).start().wait_ready()
+    worker = make_worker(database_url=proxy.url, threads=2).start().wait_ready(seconds=180)
     enqueue(0, many=10)
     wait_until_done(seconds=60)
 
@@ -127,7 +129,7 @@ def test_f08_every_connection_reset_under_load(
 ) -> None:
     """Reset three times while jobs run: the same processes, and every job succeeds once."""
     enqueue(0, many=60)
-    worker = make_worker(database_url=proxy.url, threads=2, processes=2, times=QUICK).start().wait_ready()
+    worker = make_worker(database_url=proxy.url, threads=2, processes=2, times=QUICK).start().wait_ready(seconds=180)
     before = worker.group()
     for turn in range(3):
         done = len(witness.lines("end"))

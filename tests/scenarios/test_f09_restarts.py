@@ -31,7 +31,9 @@ Rows = Callable[[], Counter[int]]
 def restart_again_and_again(own: Cluster, make_worker: MakeWorker, witness: Witness, *, restarts: int) -> list[float]:
     """Restart the server so many times under load; return how long it took each time until work flowed again."""
     times = {**QUICK, "JOBS_SILENT_AFTER": "60"}  # a restart may take long on a busy machine
-    workers = [make_worker(database_url=own.url(), threads=2, times=times).start().wait_ready() for _ in range(2)]
+    workers = [
+        make_worker(database_url=own.url(), threads=2, times=times).start().wait_ready(seconds=180) for _ in range(2)
+    ]
     work.enqueue_many([{"n": n, "seconds": 0.05} for n in range(50)])
     wait_for(lambda: witness.lines("end"), what="the first end")
     before, flows, acknowledged = [worker.group() for worker in workers], [], list(range(50))
@@ -105,7 +107,7 @@ def test_f09_restarts_while_events_are_delivered(
 ) -> None:
     """Three restarts while a dispatcher has events in its hands: each event reaches its subscriber, once."""
     env = {"JOBS_IMPORTS": "tests.acceptance.outbox_handlers", "JOBS_DELIVERY_TIMEOUT": "1"}
-    worker = make_worker(database_url=own_server.url(), threads=2, env=env).start().wait_ready()
+    worker = make_worker(database_url=own_server.url(), threads=2, env=env).start().wait_ready(seconds=180)
     before, count = worker.group(), 0
     for _ in range(3):
         for _ in range(100):

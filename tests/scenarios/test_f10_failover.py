@@ -95,7 +95,9 @@ def fail_over(
 ) -> Producer:
     """Fail over while producers and workers run; return the producer when every job has ended."""
     env = {"JOBS_IMPORTS": "tests.scenarios.charges", "PAYMENTS_URL": provider.url}
-    workers = [make_worker(database_url=front.url, threads=2, env=env).start().wait_ready() for _ in range(2)]
+    workers = [make_worker(database_url=front.url, threads=2, env=env).start() for _ in range(2)]
+    for worker in workers:
+        worker.wait_ready(seconds=180)
     before = [worker.group() for worker in workers]
     with Producer() as producer:
         wait_for(lambda: len(producer.acknowledged) >= 50, seconds=120, what="work")

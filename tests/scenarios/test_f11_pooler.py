@@ -25,7 +25,7 @@ def busy_worker(make_worker: MakeWorker, witness: Witness, pooler: Pooler) -> Wo
     """Start a worker behind the pooler with 60 jobs, and wait until some have ended."""
     row.enqueue_many([{"n": n, "seconds": 0.05} for n in range(0, 60, 2)])
     work.enqueue_many([{"n": n, "seconds": 0.05} for n in range(1, 60, 2)])
-    worker = make_worker(database_url=pooler.url, threads=2, processes=2, env=ENV).start().wait_ready(seconds=120)
+    worker = make_worker(database_url=pooler.url, threads=2, processes=2, env=ENV).start().wait_ready(seconds=180)
     wait_for(lambda: witness.lines("end"), what="the first end")
     return worker
 

@@ -66,7 +66,7 @@ def test_f12_workers_an_hour_fast_and_an_hour_slow(make_worker: MakeWorker, witn
     ]
     workers.append(make_worker(threads=2, arguments=("--name", "right")).start())
     for worker in workers:
-        worker.wait_ready(seconds=120)
+        worker.wait_ready(seconds=180)
     before = [worker.group() for worker in workers]
     steady.enqueue_many([{"n": n, "seconds": 6.0} for n in range(6)])  # three leases long: they are renewed
     work.enqueue_many([{"n": n, "seconds": 0.1} for n in range(6, 30)])
@@ -147,7 +147,7 @@ def test_f12_clock_of_the_database_jumps_an_hour(
     clocked: Cluster, own_clock: Clock, make_worker: MakeWorker, witness: Witness, rows: Rows, offset: str, hours: int
 ) -> None:
     """Leases that seem over, or that last an hour longer, while handlers run: every row once, and work goes on."""
-    workers = [make_worker(database_url=clocked.url(), threads=2).start().wait_ready(seconds=120) for _ in range(2)]
+    workers = [make_worker(database_url=clocked.url(), threads=2).start().wait_ready(seconds=180) for _ in range(2)]
     work.enqueue_many([{"n": n, "seconds": 4.0} for n in range(4)])
     wait_for(lambda: len(witness.lines("start")) == 4, seconds=60, what="four starts")
     before = [worker.group() for worker in workers]
@@ -171,12 +171,12 @@ def test_f12_clock_back_keeps_a_dead_worker_s_lease_for_the_jump_at_most(
     clocked: Cluster, own_clock: Clock, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """A worker dies right before the clock goes back: its job waits as long as the jump; the clock put right frees it."""
-    victim = make_worker(database_url=clocked.url(), threads=1).start().wait_ready(seconds=120)
+    victim = make_worker(database_url=clocked.url(), threads=1).start().wait_ready(seconds=180)
     job_id = steady.enqueue(n=1, seconds=6.0).id
     wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
     victim.kill_group()
     jump(own_clock, "-3600s", -1)
-    make_worker(database_url=clocked.url(), threads=1).start().wait_ready(seconds=120)
+    make_worker(database_url=clocked.url(), threads=1).start().wait_ready(seconds=180)
     pass_time(8)
     assert Job.objects.get(pk=job_id).state == "running", "nobody but the database's clock ends a lease"
 
@@ -197,7 +197,7 @@ def test_f12_night_in_which_clocks_are_put_back(
     ahead = int((first_half_past_two - datetime.now(UTC)).total_seconds())
     own_clock.jump(f"{ahead:+d}s")
     env = {"TZ": "Europe/Berlin", **fake_clock(FAKETIME=f"{ahead:+d}s")}
-    make_worker(database_url=clocked.url(), threads=2, env=env).start().wait_ready(seconds=120)
+    make_worker(database_url=clocked.url(), threads=2, env=env).start().wait_ready(seconds=180)
     wait_for(lambda: abs(database_ahead() - timedelta(seconds=ahead)) < timedelta(seconds=30), what="the night")
     asked = time.monotonic()
     for n in range(10):

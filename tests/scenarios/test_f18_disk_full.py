@@ -110,7 +110,7 @@ def test_f18_full_disk_is_told_waited_for_and_outlived(
     small: str, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """A producer gets the database's own error; the same worker processes go on when there is room; nothing is lost."""
-    worker = make_worker(database_url=small, threads=2).start().wait_ready(seconds=120)
+    worker = make_worker(database_url=small, threads=2).start().wait_ready(seconds=180)
     work.enqueue_many([{"n": n, "seconds": 0.2} for n in range(40)])
     wait_for(lambda: witness.lines("end"), what="the first end")
     before = worker.group()

@@ -33,7 +33,7 @@ def test_f28_poll_takes_over_when_the_ear_dies_silently(
 ) -> None:
     """The worker believes that it hears; each job still starts within a poll, and nothing else of the worker suffers."""
     env = {"JOBS_LISTEN_DSN": ear.url}
-    worker = make_worker(times={**QUICK, "JOBS_POLL": str(POLL)}, env=env).start().wait_ready(seconds=120)
+    worker = make_worker(times={**QUICK, "JOBS_POLL": str(POLL)}, env=env).start().wait_ready(seconds=180)
     asleep = QueueControl.objects.filter(queue_name="default", idle_until__isnull=False)
     worker.wait_for(asleep.exists, seconds=60, what="an announced sleep")
     before = worker.group()
