@@ -108,12 +108,11 @@ class Cluster:
     """One PostgreSQL server; usable as a context manager.
 
     ``settings`` are server settings that win over :data:`SERVER_SETTINGS`, for example
-    ``{"idle_in_transaction_session_timeout": "1s"}``; ``environment`` are variables for it alone.
+    ``{"idle_in_transaction_session_timeout": "1s"}``.
     """
 
     binaries: Binaries
     settings: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)  # what the server sees beside the test run's own
     port: int = field(default=0, init=False)
     _folder: Path | None = field(default=None, init=False)
     _programs: Path | None = field(default=None, init=False)
@@ -246,11 +245,9 @@ class Cluster:
         assert self._programs is not None, "start() comes first"
         log = self._data / "server.log"
         command: list[str | Path] = [self._programs / "pg_ctl", "-D", self._data, "-l", log, "-s", *arguments]
-        return self._run(command, self.environment).returncode == 0
+        return self._run(command).returncode == 0
 
-    def _run(
-        self, command: list[str | Path], environment: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def _run(self, command: list[str | Path]) -> subprocess.CompletedProcess[str]:
         owner = _server_user()
         rights: dict[str, Any] = (
             {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
@@ -262,7 +259,7 @@ class Cluster:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd="/",
-                env={**os.environ, "LC_ALL": "C", **(environment or {})},
+                env={**os.environ, "LC_ALL": "C"},
                 timeout=COMMAND_TIMEOUT,
                 check=False,
                 **rights,

@@ -43,17 +43,3 @@ def test_f06_terminated_around_the_statements_that_matter(make_matrix: Callable[
     matrix = make_matrix()
     run_in_one_process(matrix, chosen)
     matrix.report(least=len(FEW))
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_f06_terminated_around_every_statement(make_matrix: Callable[..., Matrix], vendor: str) -> None:
-    """The same at every point at which a session can be ended while a worker runs and nobody asks it to stop."""
-    chosen = [
-        cell
-        for cell in cells("terminate", vendor)
-        if not (cell.why_not or cell.scenario.stops or cell.scenario.limits or cell.scenario.state == "cancelled")
-    ]
-    matrix = make_matrix()
-    run_in_one_process(matrix, chosen)
-    matrix.report(least=30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Literal
@@ -58,14 +57,6 @@ def test_f07_fifty_lost_commit_replies(proxy: PostgresProxy, make_worker: MakeWo
 def test_f07_fifty_lost_commit_requests(proxy: PostgresProxy, make_worker: MakeWorker, rows: Rows) -> None:
     """50 requests are lost: nothing of theirs was written, and all is done again."""
     lose_commits(proxy, make_worker, rows, fault="drop_request", times=50, seconds=120)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(3600)
-def test_f07_a_thousand_lost_commit_replies(proxy: PostgresProxy, make_worker: MakeWorker, rows: Rows) -> None:
-    """1,000 replies are lost, or as many as F7_LOSSES says: 0 wrong outcomes."""
-    times = int(os.environ.get("F7_LOSSES", "1000"))
-    lose_commits(proxy, make_worker, rows, fault="drop_reply", times=times, seconds=1800)
 
 
 @pytest.mark.slow

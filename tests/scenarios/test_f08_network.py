@@ -68,15 +68,6 @@ def test_f08_nothing_passes_for_five_seconds(
     hole(proxy, make_worker, witness, rows, tmp_path, seconds=5)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_f08_nothing_passes_for_a_minute(
-    proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows, tmp_path: Path
-) -> None:
-    """A minute, at default times."""
-    hole(proxy, make_worker, witness, rows, tmp_path, seconds=60)
-
-
 def test_f08_connections_that_died_silently_are_left(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:

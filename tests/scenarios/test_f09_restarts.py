@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,56 +15,16 @@ from django.db import connections, transaction
 
 from django_jobs import publish
 from django_jobs.faults.arming import VARIABLE, Fault
-from django_jobs.models import Attempt, Delivery, Job
-from tests.acceptance.conftest import MakeWorker, outcomes, states, wait_until_done
-from tests.acceptance.handlers import row, work
+from django_jobs.models import Attempt, Delivery
+from tests.acceptance.conftest import MakeWorker, wait_until_done
+from tests.acceptance.handlers import work
 from tests.acceptance.outbox_handlers import HAPPENED
-from tests.acceptance.workers import QUICK, Witness, wait_for
+from tests.acceptance.workers import Witness, wait_for
 from tests.clusters import Cluster
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
 
 Rows = Callable[[], Counter[int]]
-
-
-def restart_again_and_again(own: Cluster, make_worker: MakeWorker, witness: Witness, *, restarts: int) -> list[float]:
-    """Restart the server so many times under load; return how long it took each time until work flowed again."""
-    times = {**QUICK, "JOBS_SILENT_AFTER": "60"}  # a restart may take long on a busy machine
-    workers = [
-        make_worker(database_url=own.url(), threads=2, times=times).start().wait_ready(seconds=180) for _ in range(2)
-    ]
-    work.enqueue_many([{"n": n, "seconds": 0.05} for n in range(50)])
-    wait_for(lambda: witness.lines("end"), what="the first end")
-    before, flows, acknowledged = [worker.group() for worker in workers], [], list(range(50))
-    for turn in range(restarts):
-        own.restart(mode="immediate")
-        ready = time.monotonic()
-        connections.close_all()
-        mine = range(1000 + 20 * turn, 1020 + 20 * turn)
-        row.enqueue_many([{"n": n, "seconds": 0.02} for n in mine])
-        acknowledged += mine
-        first = wait_for(lambda since=ready: [line for line in witness.lines("end") if line["at"] > since])[0]
-        flows.append(first["at"] - ready)
-    wait_until_done(seconds=120)
-
-    assert [worker.group() for worker in workers] == before, "a process ended"
-    assert states() == {"succeeded": len(acknowledged)}, "an acknowledged job is gone"
-    assert not Job.objects.filter(lost_count__gt=0).exists(), "nobody judged anybody because of a restart"
-    return flows
-
-
-@pytest.mark.long
-@pytest.mark.timeout(600)
-def test_f09_ten_restarts_under_load(
-    own_server: Cluster, make_worker: MakeWorker, witness: Witness, rows: Rows
-) -> None:
-    """Ten immediate restarts: same processes, nothing acknowledged is lost, work flows again within 5 s each time."""
-    flows = restart_again_and_again(own_server, make_worker, witness, restarts=10)
-
-    told = ", ".join(f"{flow:.2f}" for flow in flows)
-    print(f"\nF9: work flowed again {told} s after the server was ready; attempts {dict(outcomes())}")
-    assert rows() == Counter(dict.fromkeys([*range(50), *range(1000, 1200)], 1))
-    assert max(flows) <= 5
 
 
 @pytest.mark.parametrize("point", ["reap.after_select", "reap.after_update", "reap.after_commit"])
