@@ -45,30 +45,6 @@ def test_f03_hang_up_drains_and_never_stops_at_once(make_worker: MakeWorker, wit
 
 
 @pytest.mark.slow
-@pytest.mark.sqlite
-@pytest.mark.parametrize("arguments", [(), ("--reload",)], ids=["worker", "reloader"])
-def test_f03_hang_up_is_ignored_where_it_was_at_the_start(
-    make_worker: MakeWorker, witness: Witness, rows: Rows, arguments: tuple[str, ...]
-) -> None:
-    """Under nohup a worker outlives its terminal: it goes on to take jobs."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a worker that is started now finds it
-    try:
-        worker = make_worker(threads=1, arguments=arguments).start()
-    finally:
-        signal.signal(signal.SIGHUP, before)
-    work.enqueue(n=1)
-    wait_for(lambda: rows() == {1: 1}, seconds=60, what="the first job")
-
-    for pid in group_members(worker.pid):
-        os.kill(pid, signal.SIGHUP)
-    work.enqueue(n=2)
-
-    wait_for(lambda: rows() == {1: 1, 2: 1}, seconds=60, what="the next job")
-    assert worker.is_running()
-    assert not is_stopping()
-
-
-@pytest.mark.slow
 @pytest.mark.postgres
 def test_f03_interrupt_of_a_busy_group_counts_once(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """INT to every process of the group, as Ctrl-C sends it: one request to stop, and the handler ends in the grace."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from django_jobs.models import Attempt, Job
+from django_jobs.models import Job
 from tests.acceptance.conftest import MakeWorker, outcomes, states, wait_until_done
 from tests.acceptance.handlers import row, short_lease, work
 from tests.acceptance.test_blind import SOON, wait_for_state
@@ -90,29 +89,6 @@ def test_f08_connections_that_died_silently_are_left(
     assert states() == {"succeeded": 20}
     assert rows() == Counter(dict.fromkeys(range(20), 1))
     assert not Job.objects.filter(lost_count__gt=0).exists()
-
-
-def test_f08_worker_in_a_hole_for_good_is_replaced_and_still_ends(
-    proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
-) -> None:
-    """Its job is not given away before its lease is over; another worker then runs it; TERM ends the one in the hole."""
-    job_id = short_lease.enqueue(n=1, seconds=1.0).id
-    worker = make_worker(database_url=proxy.url, threads=1, arguments=("--grace", "1", "--name", "holed")).start()
-    wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
-    proxy.blackhole()
-    make_worker(threads=1, arguments=("--name", "other")).start()
-    wait_until_done(seconds=90)
-
-    first, second = Attempt.objects.filter(job_id=job_id).order_by("number")
-    assert (first.outcome, second.outcome) == ("lost", "succeeded")
-    assert second.started_at - first.started_at >= timedelta(seconds=2), "not before the lease was over"
-    assert rows() == {1: 1}
-    assert worker.is_running()
-    worker.term()
-    worker.wait(seconds=60)
-    proxy.restore()
-    assert states() == {"succeeded": 1}
-    assert rows() == {1: 1}
 
 
 def test_f08_every_connection_reset_under_load(
