@@ -129,6 +129,13 @@ class Pooler:
         ) as console:
             console.execute(text, prepare=False)
 
+    def session(self) -> dict[str, str]:
+        """Return every setting of one of the server's sessions, and which session it is."""
+        with psycopg.connect(self.dsn, prepare_threshold=None) as connection:
+            found = connection.execute("SELECT name, setting FROM pg_settings").fetchall()
+            pid = connection.execute("SELECT pg_backend_pid()").fetchone()
+            return {**dict(found), "(session)": str(pid)}
+
     def _write_files(self) -> None:
         query = parse_qs(self._parts.query)
         host = self._parts.hostname or (query.get("host") or ["127.0.0.1"])[0]

@@ -1,4 +1,4 @@
-"""F11: PgBouncer in transaction mode that is paused, or short of sessions."""
+"""F11: PgBouncer in transaction mode that is paused or short of sessions; no session keeps anything of a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from django_jobs.models import Job
 from tests.acceptance.conftest import MakeWorker, states, wait_until_done
-from tests.acceptance.handlers import row, work
+from tests.acceptance.handlers import everything, row, work
 from tests.acceptance.workers import Witness, WorkerProcess, pass_time, wait_for
 from tests.databases import Server
 from tests.poolers import Pooler
@@ -58,3 +58,21 @@ def test_f11_fewer_sessions_than_threads(make_worker: MakeWorker, witness: Witne
         check_all_once(worker, worker.group(), rows)
         worker.term()
         assert worker.wait(seconds=60) == 0
+
+
+def test_f11_session_is_the_same_before_and_after_jobs(
+    make_worker: MakeWorker, witness: Witness, rows: Rows, server: Server
+) -> None:
+    """SHOW ALL of the only session, before and after jobs of every kind: nothing differs, and nothing is left behind."""
+    with Pooler(server.url, pool_size=1) as narrow:
+        before = narrow.session()
+        everything.enqueue_many([{"n": n} for n in range(10)])
+        worker = make_worker(database_url=narrow.url, threads=2, env=ENV).start()
+        wait_until_done(seconds=120)
+        worker.term()
+        assert worker.wait(seconds=60) == 0
+        after = narrow.session()
+
+        assert after == before
+        assert narrow.left_behind() == []
+    assert states() == {"succeeded": 20}
