@@ -46,13 +46,3 @@ def test_f02_random_kills_over_500_jobs(make_worker: MakeWorker, rows: Rows, tmp
     soak = Soak(jobs=500, kills=25, seconds=0.1, seed=seed())
     print(f"\nF2_SEED={soak.seed}")
     soak_workers(make_worker, rows, tmp_path / "ledger.db", soak, seconds=120)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(5400)
-def test_f02_random_kills_over_10_000_jobs(make_worker: MakeWorker, rows: Rows, tmp_path: Path) -> None:
-    """The same with 10,000 jobs and 500 kills, or as many as F2_JOBS and F2_KILLS say."""
-    jobs, kills = int(os.environ.get("F2_JOBS", "10000")), int(os.environ.get("F2_KILLS", "500"))
-    soak = Soak(jobs=jobs, kills=kills, seconds=0.2, seed=seed())
-    print(f"\nF2_SEED={soak.seed}")
-    soak_workers(make_worker, rows, tmp_path / "ledger.db", soak, seconds=1800)

@@ -1,4 +1,4 @@
-"""F11: PgBouncer in transaction mode that is paused or short of sessions; no session keeps anything of a job."""
+"""F11: PgBouncer in transaction mode that is paused, short of sessions or loses them; no session keeps anything of a job."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
 
 from django_jobs.models import Job
-from tests.acceptance.conftest import MakeWorker, states, wait_until_done
+from tests.acceptance.conftest import MakeWorker, outcomes, states, wait_until_done
 from tests.acceptance.handlers import everything, row, work
 from tests.acceptance.workers import Witness, WorkerProcess, pass_time, wait_for
 from tests.databases import Server
@@ -49,6 +50,25 @@ def test_f11_pause_and_resume(make_worker: MakeWorker, witness: Witness, rows: R
         pass_time(0.5)
 
     check_all_once(worker, before, rows)
+
+
+def test_f11_sessions_of_the_server_are_lost(
+    make_worker: MakeWorker, witness: Witness, rows: Rows, pooler: Pooler
+) -> None:
+    """The server ends the pooler's sessions, and the pooler makes new ones: no process ends, and no job is lost."""
+    worker = busy_worker(make_worker, witness, pooler)
+    before = worker.group()
+    with connection.cursor() as cursor:
+        for _ in range(3):
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+            pass_time(0.5)
+    pooler.order("RECONNECT")
+
+    check_all_once(worker, before, rows)
+    print(f"\nF11: attempts {dict(outcomes())}")
 
 
 def test_f11_fewer_sessions_than_threads(make_worker: MakeWorker, witness: Witness, rows: Rows, server: Server) -> None:
