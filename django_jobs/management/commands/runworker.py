@@ -174,7 +174,7 @@ def _outlet(config: WorkerConfig, options: dict[str, Any]) -> Outlet | None:
 
 
 class Command(BaseCommand):
-    """Serve jobs until stopped. TERM or INT drains, a second one stops at once.
+    """Serve jobs until stopped. TERM or INT drains, a second one stops at once; HUP drains; QUIT shows all stacks.
 
     Exit codes: 0 stopped or drained, 1 failure, 2 usage, 3 the grace was over before every handler had ended.
     """
