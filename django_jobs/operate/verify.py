@@ -111,7 +111,7 @@ def _place(invariant: Invariant) -> tuple[int, int]:
     if found is None:
         msg = f"The invariant {invariant.name!r} needs a name of capital letters and a number, for example J1."
         raise ValueError(msg)
-    return "JAPKESONRCL".index(found[1]), int(found[2])
+    return "JAPKESONRCTL".index(found[1]), int(found[2])
 
 
 def verify(*, using: str, patience: timedelta = PATIENCE, canaries: Sequence[str] = ()) -> Report:
