@@ -38,6 +38,7 @@ CONTAINERS: tuple[Any, ...] = (
 )
 ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (clock, "_source"),
+    (clock, "_skipped"),
     (faults, "plan"),
     (statements, "_prepare"),
     (backpressure._samples, "_taken"),

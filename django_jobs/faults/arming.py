@@ -18,6 +18,7 @@ from django_jobs.faults import kinds
 
 VARIABLE = "DJANGO_JOBS_FAULT"
 _FROM_FILE = "@"
+_TEST_RUNS = ("PYTEST_CURRENT_TEST", "DJANGO_JOBS_TEST_RUN")  # set by pytest; by the test kit for its workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +154,8 @@ def refusal(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def is_test_run(environment: Mapping[str, str] = os.environ) -> bool:
-    """Say whether pytest started this process, or one that started it, or Django's tests run in it."""
-    if "PYTEST_CURRENT_TEST" in environment:
+    """Say whether pytest or the test kit started this process, or one that started it, or Django's tests run in it."""
+    if any(name in environment for name in _TEST_RUNS):
         return True
     tests = sys.modules.get("django.test.utils")  # imported by tests, not here: it brings a test client along
     return tests is not None and hasattr(tests._TestState, "saved_data")  # noqa: SLF001
