@@ -32,8 +32,8 @@ def run(options: Options, write: Callable[[str], object]) -> int:
     """
     if not (settings.DEBUG or is_test_run()):
         msg = (
-            "crashtest breaks its own connections on purpose and runs handlers again and again: their requests to others "
-            "would be real ones. It runs with DEBUG and in test runs only."
+            "crashtest breaks its own connections on purpose and runs handlers again and again: their requests to "
+            "others would be real ones. It runs with DEBUG and in test runs only."
         )
         raise CommandError(msg, returncode=USAGE)
     try:

@@ -23,8 +23,8 @@ TWO_WRITES = (
     "with its success then."
 )
 CHANGED = (
-    "The request is another one when the job runs again. Fix what it contains before the first request: store it in the "
-    "payload, in a row or by context.step(), and read it from there in every attempt."
+    "The request is another one when the job runs again. Fix what it contains before the first request: store it in "
+    "the payload, in a row or by context.step(), and read it from there in every attempt."
 )
 MISSING = (
     "Something tells the next attempt that the effect is done, although it is not: a flag that is written before the "
@@ -43,15 +43,15 @@ TWICE = (
     "The request was made again under the same key, and the provider applied it again. Say in @effect how long the "
     "provider remembers a key (key_lifetime=), and give it a function that asks (@operation.reconcile)."
 )
-RAISES = "The handler does not stand being run again. Let it find out what an earlier attempt has done, and go on from there."
+RAISES = "The handler does not stand being run again. Let it look for what an earlier attempt did, and go on from there."
 INVARIANT = (
-    "The rows contradict each other. If the handler writes to tables of django_jobs, let it use the package's functions "
-    "instead; if it does not, this is an error of the package: please report it."
+    "The rows contradict each other. If the handler writes to tables of django_jobs, let it use the package's "
+    "functions instead; if it does not, this is an error of the package: please report it."
 )
 RUNS_ON = "The job comes to no end: look at the errors of its attempts, and at what it waits for."
 EVERY_TIME = (
-    "A second enqueue made a second job do it. Declare a key (key=) that says what the job means to the business, so that "
-    "whoever asks twice gets the job that is there."
+    "A second enqueue made a second job do it. Declare a key (key=) that says what the job means to the business, so "
+    "that whoever asks twice gets the job that is there."
 )
 FIRST = "This is no matter of crashes: mend the handler, or what the test expects of it, first."
 
