@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from django_jobs.testing.matrix import CrashMatrix
     from django_jobs.testing.matrix_report import CrashReport
     from django_jobs.testing.processes import WorkerProcess
+    from django_jobs.testing.proxy import PostgresProxy
     from django_jobs.testing.receiver import FakeReceiver
     from django_jobs.testing.reports import AttemptReport, RunReport
     from django_jobs.testing.script import MalformedAnswerError
@@ -37,6 +38,7 @@ _PLACES = {
     "JobsKit": "kit",
     "MalformedAnswerError": "script",
     "Pause": "faults",
+    "PostgresProxy": "proxy",
     "RepeatableWriteWarning": "writes",
     "RunReport": "reports",
     "SimulatedCrash": "life",
@@ -56,6 +58,7 @@ __all__ = [
     "JobsKit",
     "MalformedAnswerError",
     "Pause",
+    "PostgresProxy",
     "RepeatableWriteWarning",
     "RunReport",
     "SimulatedCrash",

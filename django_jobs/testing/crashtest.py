@@ -51,7 +51,7 @@ def run(options: Options, write: Callable[[str], object]) -> int:
                 may_review=options["may_review"],
                 **given,
             )
-    except (JobsError, ValueError, ImportError) as error:
+    except (JobsError, ValueError, TypeError, ImportError) as error:
         raise CommandError(str(error), returncode=USAGE) from error
     if report.cells:
         write(report.table)
@@ -67,7 +67,7 @@ def _object(text: str) -> dict[str, Any]:
         raise ValueError(msg) from error
     if not isinstance(found, dict):
         msg = f"--payload takes a JSON object with the arguments' names, not {text}."
-        raise TypeError(msg) from None
+        raise TypeError(msg)
     return found
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from django_jobs.testing import CrashMatrix, FakeDownstream, JobsClock, JobsFaults, JobsKit, WorkerProcess
+    from django_jobs.testing import (
+        CrashMatrix,
+        FakeDownstream,
+        JobsClock,
+        JobsFaults,
+        JobsKit,
+        PostgresProxy,
+        WorkerProcess,
+    )
 
 
 @pytest.fixture
@@ -65,3 +73,12 @@ def jobs_worker() -> Iterator[Callable[..., WorkerProcess]]:
 
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(WorkerProcess(**options))
+
+
+@pytest.fixture
+def pg_proxy() -> Iterator[Callable[..., PostgresProxy]]:
+    """A function that puts a ``PostgresProxy`` before the database with a URL; closed at the end."""
+    from django_jobs.testing import PostgresProxy
+
+    with ExitStack() as stack:
+        yield lambda url, **options: stack.enter_context(PostgresProxy(url, **options))

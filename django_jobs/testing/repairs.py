@@ -43,7 +43,9 @@ TWICE = (
     "The request was made again under the same key, and the provider applied it again. Say in @effect how long the "
     "provider remembers a key (key_lifetime=), and give it a function that asks (@operation.reconcile)."
 )
-RAISES = "The handler does not stand being run again. Let it look for what an earlier attempt did, and go on from there."
+RAISES = (
+    "The handler does not stand being run again. Let it look for what an earlier attempt did, and go on from there."
+)
 INVARIANT = (
     "The rows contradict each other. If the handler writes to tables of django_jobs, let it use the package's "
     "functions instead; if it does not, this is an error of the package: please report it."

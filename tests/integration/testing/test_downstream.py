@@ -91,7 +91,11 @@ def test_calls_are_chosen() -> None:
     for operation, key in (("charge", "a"), ("mail", "a"), ("charge", "b")):
         downstream.send(operation, key=key)
 
-    assert (len(downstream.calls), len(downstream.calls("charge")), len(downstream.calls("charge", key="b"))) == (3, 2, 1)
+    assert (len(downstream.calls), len(downstream.calls("charge")), len(downstream.calls("charge", key="b"))) == (
+        3,
+        2,
+        1,
+    )
 
 
 def test_what_was_kept_comes_back() -> None:

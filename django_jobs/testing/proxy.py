@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that loses a chosen request or a chosen reply.
+"""A proxy before PostgreSQL that loses a chosen request or a chosen reply, stands still, or resets what is open.
 
 It reads what a client sends message by message, so that a fault hits one whole statement: also a prepared one, whose
 text went over the wire long before. Not for encrypted connections.
@@ -43,7 +43,12 @@ class Rule:
 
 
 class PostgresProxy:
-    """Listens on a port of its own; usable as a context manager. ``statements`` is what clients had executed, in order."""
+    """Listens on a port of its own; use it with ``with``. ``statements`` is what clients had executed, in order.
+
+    Args:
+        url: The URL of a database, ``postgres://…``.
+        delay: Seconds before each reply; may be changed at any time.
+    """
 
     def __init__(self, url: str, *, delay: float = 0.0) -> None:
         self.delay = delay  # seconds before each reply
@@ -53,6 +58,8 @@ class PostgresProxy:
         self._rules: list[Rule] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._sessions: list[_Session] = []
+        self.flows = threading.Event()
+        self.flows.set()
         self.statements: list[str] = []
 
     def __enter__(self) -> PostgresProxy:
@@ -63,8 +70,8 @@ class PostgresProxy:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._listener.close()
-        for session in self._sessions:
-            session.abort()
+        self.reset_all()
+        self.flows.set()
 
     @property
     def url(self) -> str:
@@ -78,6 +85,20 @@ class PostgresProxy:
         rule = Rule(text, fault, nth)
         self._rules.append(rule)
         return rule
+
+    def blackhole(self) -> None:
+        """Let nothing pass any more, in either direction, and close nothing: as a network that drops every packet."""
+        self.flows.clear()
+
+    def restore(self) -> None:
+        """Let everything pass again, also what has waited."""
+        self.flows.set()
+
+    def reset_all(self) -> None:
+        """End every open connection with a reset, on both sides; new ones are taken."""
+        for session in self._sessions:
+            session.abort()
+        self._sessions.clear()
 
     def fault_for(self, statement: str) -> Fault | None:
         """Note a statement and return the fault that hits it."""
@@ -130,6 +151,7 @@ class _Session:
         while data := self._server.recv(65536):
             if self._loses_reply:
                 return  # the server answered, so it did what was asked; nobody will know
+            self._proxy.flows.wait()
             if self._proxy.delay:
                 threading.Event().wait(self._proxy.delay)
             self._client.sendall(data)
@@ -142,6 +164,7 @@ class _Session:
                 break
         while True:
             message = self._message(typed=True)
+            self._proxy.flows.wait()
             statement = self._statement(message)
             fault = self._proxy.fault_for(statement) if statement is not None else None
             if fault == "drop_request":
