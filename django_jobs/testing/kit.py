@@ -205,6 +205,7 @@ class JobsKit:
         done: list[AttemptReport] = []
         skipped = 0
         while True:
+            looked_at = self.clock.now()  # what becomes due behind this look is for the next one
             next_delivery = running.dispatch_due(self.using, self.receivers)
             turn = self._play()
             if not turn.did_something:
@@ -213,7 +214,7 @@ class JobsKit:
             skipped = 0 if turn.did_something else skipped + 1
             if len(done) > max_attempts or skipped > MAX_SKIPS:
                 raise RestlessError(_restless(done, max_attempts))
-            if not turn.did_something and not (skips and self._skip(next_delivery)):
+            if not turn.did_something and not (skips and self._skip(next_delivery, looked_at)):
                 return RunReport.of(done)
 
     def _play(self) -> running.Turn:
@@ -227,9 +228,11 @@ class JobsKit:
         running.beat_once(actor.worker_id, using=self.using)
         return running.Turn(has_died=True, worker_id=actor.worker_id)
 
-    def _skip(self, next_delivery: datetime | None) -> bool:
+    def _skip(self, next_delivery: datetime | None, looked_at: datetime) -> bool:
         """Move to the next due moment; False when nothing waits."""
-        moments = [moment for moment in (next_delivery, running.next_due(self.using)) if moment is not None]
+        moments = [
+            moment for moment in (next_delivery, running.next_due(self.using, since=looked_at)) if moment is not None
+        ]
         if not moments:
             return False
         if (ahead := min(moments) - self.clock.now()) > timedelta(0):  # asked once: the clock goes on meanwhile

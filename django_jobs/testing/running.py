@@ -7,10 +7,10 @@ import functools
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
@@ -30,8 +30,11 @@ from django_jobs.testing.reports import AttemptReport
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.claiming import Claimer
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.connection import drop
 from django_jobs.worker.execute import execute
 from django_jobs.worker.sweep import Sweep
+
+T = TypeVar("T")
 
 NAME = "test kit"
 TURNS = 1000  # of a dispatcher, for what is due at one moment
@@ -79,7 +82,7 @@ def run_due(using: str) -> Turn:
     found: list[RunningAttempt] = []
     with mortal(using) as run:
         run.worker_id = claimer.config.uuid
-        found += claimer.take(1, 0)
+        found += _twice(lambda: claimer.take(1, 0), using)  # the second one gives back what the first may have got
         for attempt in found:
             heard = _listen(attempt)
             contextvars.copy_context().run(execute, attempt)  # language and time zone of the test stay
@@ -90,6 +93,15 @@ def run_due(using: str) -> Turn:
     with lent(using):
         reports = [_report(attempt.attempt_id, using, may_be_open=run.is_dead) for attempt in found]
     return Turn(tuple(report for report in reports if report is not None), run.is_dead, run.worker_id)
+
+
+def _twice(action: Callable[[], T], using: str) -> T:
+    """Do it once more after an error, on a new connection, as a worker does in its next turn."""
+    try:
+        return action()
+    except Exception:  # noqa: BLE001  as there; one that comes again is raised
+        drop(using)
+        return action()
 
 
 def _listen(attempt: RunningAttempt) -> list[BaseException]:
@@ -158,7 +170,7 @@ def take_back(using: str) -> Turn:
     with mortal(using) as run:
         running += Attempt.objects.using(using).filter(outcome__isnull=True).values_list("pk", flat=True)
         if running:
-            Sweep(using).go_on(lambda: True)
+            _twice(lambda: Sweep(using).go_on(lambda: True), using)
     with lent(using):
         closed = (
             Attempt.objects.using(using).filter(pk__in=running, outcome__isnull=False).order_by("finished_at", "pk")
@@ -210,7 +222,7 @@ def dispatch_due(using: str, publishers: Mapping[str, Publisher]) -> datetime | 
         dispatcher = Dispatcher(worker_id=uuid.uuid4(), using=using, publishers=publishers)
         dispatcher.destinations = served
         for _ in range(TURNS):
-            wait = dispatcher.turn()
+            wait = _twice(dispatcher.turn, using)
             if wait is None:
                 return None
             if wait > 0:
@@ -221,21 +233,26 @@ def dispatch_due(using: str, publishers: Mapping[str, Publisher]) -> datetime | 
     raise KitError(msg)
 
 
-def next_due(using: str) -> datetime | None:
-    """Return when a job of this code becomes due, or a lost attempt can be taken back; None when nothing waits."""
+def next_due(using: str, *, since: datetime | None = None) -> datetime | None:
+    """Return when a job of this code becomes due, or a lost attempt can be taken back; None when nothing waits.
+
+    Args:
+        using: The database.
+        since: When somebody last looked for what is due; default: now. What became due after that was not seen then.
+    """
     with lent(using):
-        moments = [_next_job(using), _next_loss(using)]
+        moments = [_next_job(using, since or clock.now()), _next_loss(using)]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _next_job(using: str) -> datetime | None:
+def _next_job(using: str, since: datetime) -> datetime | None:
     held = paused(using=using)
     kinds = {
         kind
         for name, definition in registry.definitions()
         if held.allows(kind := kind_text(name, definition.options.version))
     }
-    waiting = Job.objects.using(using).filter(state__in=WAITING, lane=OPEN, available_at__gt=clock.now())
+    waiting = Job.objects.using(using).filter(state__in=WAITING, lane=OPEN, available_at__gt=since)
     for job in waiting.exclude(queue_name__in=held.queues).order_by("available_at", "pk").iterator():
         if kind_text(job.job_type, job.payload_version) in kinds:
             return job.available_at

@@ -83,10 +83,10 @@ def test_a_handler_with_a_bug() -> None:
     """Exit 1, with the point and the repair."""
     names = ("--effects", f"{__name__}.count_sent", "--reset", f"{__name__}.forget_sent")
 
-    code, text = crashtest("crashtest.by_hand", *names, "--expect", "1", "--kinds", "kill", "--points", "handler.after")
+    code, text = crashtest("crashtest.by_hand", *names, "--expect", "1", "--kinds", "kill", "--points", "finish.before")
 
     assert code == 1
-    assert text.splitlines()[1].split() == ["handler.after", "FAILED"]
+    assert text.splitlines()[1].split() == ["finish.before", "FAILED"]
     assert "REPAIR:   The request was made outside of the ledger." in text
 
 
