@@ -91,6 +91,6 @@ def _scratch(using: str) -> Iterator[None]:
             if connection.vendor != "sqlite":
                 scratch["NAME"] = f"crashtest_{os.getpid()}_{connection.alias}"
             connection.settings_dict["TEST"] = {**connection.settings_dict["TEST"], **scratch}
-        made = setup_databases(verbosity=0, interactive=False, aliases=[using])
+        made = setup_databases(verbosity=0, interactive=False, aliases={using: False})
         stack.callback(teardown_databases, made, 0)
         yield

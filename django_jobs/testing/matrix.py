@@ -174,13 +174,13 @@ def _noticed(lines: list[str]) -> Iterator[None]:
         shown = warnings.showwarning
         warnings.simplefilter("always", RepeatableWriteWarning)
 
-        def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
+        def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
             if issubclass(category, RepeatableWriteWarning):
                 lines.append(f"{filename}:{lineno}")
             else:
-                shown(message, category, filename, lineno, *rest)
+                shown(message, category, filename, lineno, *rest, **more)
 
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]  # it hands on whatever it gets
         yield
 
 

@@ -181,6 +181,8 @@ def take_back(using: str) -> Turn:
 
 def last_of(worker_id: uuid.UUID | None, *, using: str) -> AttemptReport | None:
     """Report the last attempt of a worker as it stands, whether or not it has ended; None if it claimed nothing."""
+    if worker_id is None:
+        return None
     with lent(using):
         attempts = Attempt.objects.using(using).select_related("job__payload").filter(worker_id=worker_id)
         found = attempts.order_by("-started_at").first()
