@@ -19,6 +19,7 @@ from django_jobs.testing.reports import AttemptReport
 from django_jobs.testing.stage import Actor, current_actor
 
 Act = Callable[[Run, str], object]
+NOT_HERE = object()  # what a fault returns that cannot happen where it was reached
 
 
 class Armed:
@@ -40,7 +41,8 @@ class Armed:
         self._left -= 1
         if self._left == 0:
             self.fired = True
-            self._act(run, using)
+            if self._act(run, using) is NOT_HERE:
+                self.fired = False
 
     def __str__(self) -> str:
         return f"{self.what}({self.point!r}{f', nth={self.nth}' if self.nth > 1 else ''})"
@@ -58,11 +60,13 @@ class Pause:
         """Whether an attempt stands still here now."""
         return self._actor is not None and not self._actor.has_ended
 
-    def hold(self, run: Run, _: str) -> None:
-        """Stand still, if the attempt runs in a thread that can."""
+    def hold(self, run: Run, _: str) -> object:
+        """Stand still; only an attempt can, which has a thread of its own: what delivers and takes back has none."""
         self._actor = current_actor()
-        if self._actor is not None:
-            self._actor.hold(run)
+        if self._actor is None:
+            return NOT_HERE
+        self._actor.hold(run)
+        return None
 
     def resume(self) -> AttemptReport | None:
         """Let it go on to its end; returns the attempt as it then stands, None if it had claimed nothing.

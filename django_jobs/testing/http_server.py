@@ -24,6 +24,14 @@ def headers_of(answer: Answer) -> dict[str, str]:
     return headers
 
 
+def _object(body: bytes) -> dict[str, Any]:
+    given = json.loads(body or b"{}")
+    if not isinstance(given, dict):
+        msg = "A JSON object is needed."
+        raise TypeError(msg)
+    return given
+
+
 class DownstreamServer:
     """Listens on a port of its own of 127.0.0.1 for as long as the block runs; ``url`` is where."""
 
@@ -69,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = [part for part in self.path.partition("?")[0].split("/") if part]
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
-            given = json.loads(body or b"{}")
+            given = _object(body)
             answer = self.downstream.send(parts[-1], key=self.headers.get("Idempotency-Key"), body=given)
         except MalformedAnswerError:
             self._tell(200, MALFORMED, {})

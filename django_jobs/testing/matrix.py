@@ -180,7 +180,7 @@ def _noticed(lines: list[str]) -> Iterator[None]:
             else:
                 shown(message, category, filename, lineno, *rest, **more)
 
-        warnings.showwarning = show  # type: ignore[assignment]  # it hands on whatever it gets
+        warnings.showwarning = show
         yield
 
 

@@ -214,7 +214,6 @@ class WorkerProcess:
         return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "django_jobs.testing.worker_settings",
-            "DJANGO_JOBS_TEST_RUN": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
             VARIABLE: json.dumps(given),
             **fault,

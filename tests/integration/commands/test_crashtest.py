@@ -12,6 +12,8 @@ from django.core.management import CommandError, call_command
 
 from django_jobs import JobContext, job
 from django_jobs.define.registry import unregister
+from django_jobs.management.crashtest import KINDS
+from django_jobs.testing import cells
 
 sent: list[int] = []
 
@@ -49,6 +51,11 @@ def handlers() -> Iterator[None]:
     yield
     unregister("crashtest.sound")
     unregister("crashtest.by_hand")
+
+
+def test_the_command_offers_the_kinds_of_the_kit() -> None:
+    """It may not import them, as no command imports what is for tests."""
+    assert tuple(KINDS.split(",")) == tuple(cells.KINDS)
 
 
 def crashtest(*arguments: str) -> tuple[int, str]:

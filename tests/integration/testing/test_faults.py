@@ -218,7 +218,7 @@ def test_a_pause_is_resumed_once(jobs: JobsKit, plain: Any) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda faults: faults.crash_at("handler.befor"),
+        lambda faults: faults.crash_at("handler.nowhere"),
         lambda faults: faults.must_reach("nowhere"),
     ],
 )
@@ -235,3 +235,18 @@ def test_arguments_are_checked(jobs: JobsKit) -> None:
             faults.crash_at("handler.before", nth=0)
         with pytest.raises(KitError, match="with the request or the reply"):
             faults.drop_connection_at("handler.before", phase="both")  # type: ignore[arg-type]
+
+
+def test_only_an_attempt_can_be_paused(jobs: JobsKit, plain: Any) -> None:
+    """Who takes back a lost attempt has no thread of its own; such a pause never happened, and the check says so."""
+    plain.enqueue()
+
+    with JobsFaults(jobs, strict=False) as faults:
+        faults.crash_at("handler.before")
+        pause = faults.pause_at("reap.after_select")
+        outcomes = jobs.run_until_idle().outcomes
+
+    assert outcomes == ["lost", "succeeded"]
+    assert not pause.is_paused
+    with pytest.raises(AssertionError, match="'reap.after_select'. never happened"):
+        faults.check()
