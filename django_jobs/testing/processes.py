@@ -90,7 +90,8 @@ class WorkerProcess:
         """Start it, without waiting for anything.
 
         Raises:
-            KitError: The test does not commit, or its database is in the memory of this process.
+            KitError: The test does not commit, its database is in the memory of this process, or its settings are in no
+                module.
         """
         check_shared(self.using)
         command = [sys.executable, "-m", "django", "runworker", "--name", self.name, "--database", self.using]
@@ -206,7 +207,7 @@ class WorkerProcess:
 
     def _variables(self) -> dict[str, str]:
         given = {
-            "settings": os.environ["DJANGO_SETTINGS_MODULE"],
+            "settings": _module(),
             "databases": {alias: _place(alias) for alias in connections},
             "rules": {name: _plain(value) for name, value in {**QUICK, **self._rules}.items()},
         }
@@ -240,6 +241,14 @@ def check_shared(using: str) -> None:
             "@pytest.mark.django_db(transaction=True)."
         )
         raise KitError(msg)
+
+
+def _module() -> str:
+    """Name the module that a process of its own can read the settings from."""
+    if name := os.environ.get("DJANGO_SETTINGS_MODULE"):
+        return name
+    msg = "A worker process reads its settings from a module: name it in DJANGO_SETTINGS_MODULE."
+    raise KitError(msg)
 
 
 def _place(alias: str) -> dict[str, Any]:

@@ -32,6 +32,16 @@ def test_a_worker_that_was_not_started_is_told() -> None:
         _ = worker.pid
 
 
+@pytest.mark.sqlite
+@pytest.mark.django_db(transaction=True)
+def test_settings_in_no_module_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process could not read what ``settings.configure()`` was given here."""
+    monkeypatch.delenv("DJANGO_SETTINGS_MODULE", raising=False)
+
+    with pytest.raises(KitError, match="reads its settings from a module"):
+        WorkerProcess().start()
+
+
 def test_a_fault_is_checked() -> None:
     """A kind and a point that do not exist are told before anything is started."""
     with pytest.raises(ValueError, match="There is no kind of fault 'explode'"):
