@@ -43,6 +43,10 @@ TWICE = (
     "The request was made again under the same key, and the provider applied it again. Say in @effect how long the "
     "provider remembers a key (key_lifetime=), and give it a function that asks (@operation.reconcile)."
 )
+NEVER_ASKED = (
+    "A job that comes of this one was never enqueued. Enqueue it, or publish its event, inside of context.complete(), "
+    "in one transaction with what tells the next attempt that it is done."
+)
 RAISES = (
     "The handler does not stand being run again. Let it look for what an earlier attempt did, and go on from there."
 )
@@ -136,8 +140,8 @@ def _why_more(seen: Seen, dry: Seen) -> str:
 def _rows(seen: Seen, dry: Seen, *, may_review: bool) -> Iterator[Finding]:
     if seen.rows == dry.rows or (may_review and seen.needs_review):
         return
-    if seen.jobs != dry.jobs and len(seen.jobs) == len(dry.jobs):
-        return  # a job that ended otherwise wrote otherwise
+    if seen.jobs != dry.jobs and len(seen.jobs) <= len(dry.jobs):
+        return  # a job that ended otherwise, or never was, wrote otherwise
     found, expected = _differences(seen.rows, dry.rows)
     at = f" (written outside of complete() and step(): {'; '.join(seen.lines)})" if seen.lines else ""
     more = EVERY_TIME if len(seen.jobs) > len(dry.jobs) else TWO_WRITES
@@ -164,6 +168,8 @@ def _ends(seen: Seen, dry: Seen) -> Iterator[Finding]:
 def _why_other_end(seen: Seen, dry: Seen) -> str:
     if len(seen.jobs) > len(dry.jobs):
         return EVERY_TIME
+    if len(seen.jobs) < len(dry.jobs):
+        return NEVER_ASKED
     return OPEN_KEY if len(set(seen.keys)) > len(set(dry.keys)) else RAISES
 
 

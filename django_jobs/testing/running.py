@@ -17,7 +17,7 @@ from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import OPEN, kind_text
 from django_jobs.exceptions import KitError
-from django_jobs.models import Attempt, Job, Worker
+from django_jobs.models import Attempt, Delivery, Job, Worker
 from django_jobs.outbox.destinations import is_local, known_destinations, routes
 from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.outbox.publisher import Publisher
@@ -225,14 +225,21 @@ def dispatch_due(using: str, publishers: Mapping[str, Publisher]) -> datetime | 
         dispatcher.destinations = served
         for _ in range(TURNS):
             wait = _twice(dispatcher.turn, using)
-            if wait is None:
-                return None
-            if wait > 0:
-                return clock.now() + timedelta(seconds=wait)
+            if wait is None or wait > 0:
+                return _next_delivery(wait, served, using)
     if run.is_dead:
         return clock.now()
     msg = f"Deliveries to {', '.join(served)} did not come to rest in {TURNS} turns."
     raise KitError(msg)
+
+
+def _next_delivery(wait: float | None, served: list[str], using: str) -> datetime | None:
+    """Return when a delivery is due, or one can be taken back from a dispatcher that died with it."""
+    held = Delivery.objects.using(using).filter(state="claimed", destination__in=served)
+    moments = [over + timedelta(microseconds=1) for over in held.values_list("lease_expires_at", flat=True)]
+    if wait is not None:
+        moments.append(clock.now() + timedelta(seconds=wait))
+    return min(moments, default=None)
 
 
 def next_due(using: str, *, since: datetime | None = None) -> datetime | None:

@@ -94,6 +94,28 @@ def test_a_double_write_is_found(matrix: CrashMatrix, declare: Declare) -> None:
     assert "REPAIR:   Rows are written in a transaction of their own" in text
 
 
+@pytest.mark.filterwarnings("ignore::django_jobs.testing.RepeatableWriteWarning")
+def test_a_job_that_is_never_enqueued_is_found(matrix: CrashMatrix, declare: Declare) -> None:
+    """A flag that is written before the enqueue keeps the next attempt from it."""
+
+    def follow() -> None:
+        pass
+
+    child = declare(follow)
+
+    def flagged(context: JobContext, order_id: int) -> None:
+        if not Group.objects.filter(name="asked").exists():
+            Group.objects.create(name="asked")
+            child.enqueue()
+        with context.complete():
+            pass
+
+    text = failure(matrix, declare(flagged, takes_context=True), "enqueue.before_insert", kinds=("kill",))
+
+    assert "found:    kit.flagged succeeded\n  expected: kit.flagged succeeded, kit.follow succeeded" in text
+    assert "REPAIR:   A job that comes of this one was never enqueued." in text
+
+
 def test_a_key_of_the_attempt_is_found(matrix: CrashMatrix, charge: Any, declare: Declare) -> None:
     """A key that has the attempt's number in it makes every attempt a new effect."""
 
