@@ -236,7 +236,8 @@ def dispatch_due(using: str, publishers: Mapping[str, Publisher]) -> datetime | 
 def _next_delivery(wait: float | None, served: list[str], using: str) -> datetime | None:
     """Return when a delivery is due, or one can be taken back from a dispatcher that died with it."""
     held = Delivery.objects.using(using).filter(state="claimed", destination__in=served)
-    moments = [over + timedelta(microseconds=1) for over in held.values_list("lease_expires_at", flat=True)]
+    ends = held.values_list("lease_expires_at", flat=True)
+    moments = [over + timedelta(microseconds=1) for over in ends if over is not None]
     if wait is not None:
         moments.append(clock.now() + timedelta(seconds=wait))
     return min(moments, default=None)
