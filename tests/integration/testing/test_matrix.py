@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.core import mail
+from django.db import transaction
 
 from django_jobs import Confirmed, JobContext, Rejected, effect
 from django_jobs.domain.effects import Reconciliation, Verdict
@@ -106,7 +107,8 @@ def test_a_job_that_is_never_enqueued_is_found(matrix: CrashMatrix, declare: Dec
     def flagged(context: JobContext, order_id: int) -> None:
         if not Group.objects.filter(name="asked").exists():
             Group.objects.create(name="asked")
-            child.enqueue()
+            with transaction.atomic():
+                child.enqueue()
         with context.complete():
             pass
 
