@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from django_jobs.testing.cells import Cell, Plot
+from django_jobs.testing.cells import KINDS, Cell, Plot
 from django_jobs.testing.repairs import Finding
 from django_jobs.testing.seen import Seen
 
@@ -46,7 +46,8 @@ class CrashReport:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of faults that hit."""
-        return tuple(dict.fromkeys(cell.kind for cell in self.cells))
+        hit = {cell.kind for cell in self.cells}
+        return tuple(kind for kind in KINDS if kind in hit)
 
     def check(self) -> None:
         """Check that every run came to the same.
