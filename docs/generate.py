@@ -20,7 +20,18 @@ BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of ge
 
 def parts() -> dict[str, Callable[[], str]]:
     """Return each generated part by the name that a page calls it."""
-    from docs.generators import api, commands, contract, errors, metrics, permissions, scenarios, settings, states
+    from docs.generators import (
+        api,
+        commands,
+        contract,
+        crashes,
+        errors,
+        metrics,
+        permissions,
+        scenarios,
+        settings,
+        states,
+    )
 
     return {
         "settings": settings.table,
@@ -40,6 +51,9 @@ def parts() -> dict[str, Callable[[], str]]:
         "recovery-words": contract.recovery_words,
         "permissions": permissions.permission_table,
         "contract": contract.contract_of_testproject,
+        "crash-kinds": crashes.kind_table,
+        "crash-matrix": crashes.matrix_table,
+        "crash-gaps": crashes.not_applicable,
         "runworker-options": commands.runworker_options,
         "jobs-options": commands.jobs_options,
         "scenarios": scenarios.scenario_table,

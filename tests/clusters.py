@@ -188,6 +188,12 @@ class Cluster:
         return self._folder / "data"
 
     def _make(self) -> None:
+        self._make_folder()
+        assert self._folder is not None
+        assert self._programs is not None
+        self._fill(self._folder, self._programs)
+
+    def _make_folder(self) -> None:
         owner = _server_user()
         self._folder = Path(tempfile.mkdtemp(prefix="django-jobs-pg-", dir=_reachable_folder(owner)))
         self._guard = subprocess.Popen(
@@ -196,11 +202,14 @@ class Cluster:
         if owner is not None:
             os.chown(self._folder, owner.pw_uid, owner.pw_gid)
         self._programs = self._usable_programs(owner)
-        secret = self._folder / "password"
+
+    def _fill(self, folder: Path, programs: Path) -> None:
+        """Make the server's files."""
+        secret = folder / "password"
         secret.write_text(self._password)
         # MD5, not SCRAM: thousands of connections are opened, and SCRAM makes each cost ten milliseconds.
         command: list[str | Path] = [
-            self._programs / "initdb",
+            programs / "initdb",
             "-D",
             self._data,
             "-U",

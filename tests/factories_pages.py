@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import factory
@@ -29,6 +30,8 @@ from django_jobs.models import (
     Reconciliation,
     ReplayItem,
     ReplayRequest,
+    Schedule,
+    ScheduleTick,
     Send,
     SideEffect,
     Worker,
@@ -66,6 +69,41 @@ class InboxMessageFactory(DjangoModelFactory):
     data_digest = DIGEST
     received_at = at(seconds=4)
     keep_until = at(days=-35)
+
+
+class ScheduleFactory(DjangoModelFactory):
+    """A schedule that ticks in a minute."""
+
+    class Meta:
+        model = Schedule
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+
+    name = "shop.report"
+    job_type = "shop.report"
+    rule = "every 60 s"
+    missed = "coalesce"
+    settled_at = at()
+    next_tick = at(minutes=-1)
+    declared_at = at(days=1)
+
+
+class ScheduleTickFactory(DjangoModelFactory):
+    """A tick so many minutes ago."""
+
+    class Meta:
+        model = ScheduleTick
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+        minutes = 0
+
+    schedule_name = "shop.report"
+    tick = factory.LazyAttribute(lambda row: row.now - timedelta(minutes=row.minutes))
+    outcome = "enqueued"
+    job_id = factory.LazyFunction(uuid7)
+    created_at = at()
 
 
 class QuarantineFactory(DjangoModelFactory):

@@ -33,6 +33,7 @@ listen_port = {own_port}
 unix_socket_dir =
 auth_type = trust
 auth_file = {folder}/users
+admin_users = {user}
 pool_mode = transaction
 default_pool_size = {pool_size}
 max_client_conn = 300
@@ -120,6 +121,21 @@ class Pooler:
                 found += [row[0] for row in connection.execute(LEFT_BEHIND)]  # its transaction keeps the session
         return found
 
+    def order(self, text: str) -> None:
+        """Give the pooler an order of its console: PAUSE, RESUME, RECONNECT, KILL and the like."""
+        user = unquote(self._parts.username or "postgres")
+        with psycopg.connect(
+            host="127.0.0.1", port=self._port, user=user, dbname="pgbouncer", autocommit=True, prepare_threshold=None
+        ) as console:
+            console.execute(text, prepare=False)
+
+    def session(self) -> dict[str, str]:
+        """Return every setting of one of the server's sessions, and which session it is."""
+        with psycopg.connect(self.dsn, prepare_threshold=None) as connection:
+            found = connection.execute("SELECT name, setting FROM pg_settings").fetchall()
+            pid = connection.execute("SELECT pg_backend_pid()").fetchone()
+            return {**dict(found), "(session)": str(pid)}
+
     def _write_files(self) -> None:
         query = parse_qs(self._parts.query)
         host = self._parts.hostname or (query.get("host") or ["127.0.0.1"])[0]
@@ -131,6 +147,7 @@ class Pooler:
                 port=self._parts.port or 5432,
                 own_port=self._port,
                 folder=self._folder,
+                user=user,
                 pool_size=self._pool_size,
             )
         )

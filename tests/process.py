@@ -19,6 +19,7 @@ from django_jobs.define import events, registry, schedules
 from django_jobs.domain import ids
 from django_jobs.effects import adapter
 from django_jobs.enqueue import backpressure
+from django_jobs.operate import schedule_arguments
 from django_jobs.outbox import wake
 from django_jobs.store import notify, statements
 from django_jobs.worker import chores
@@ -35,6 +36,7 @@ CONTAINERS: tuple[Any, ...] = (
     telemetry.counts,
     notify._notified,
     wake._listening,
+    schedule_arguments._asked,
 )
 ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (clock, "_source"),

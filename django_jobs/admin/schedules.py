@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin
@@ -13,7 +14,7 @@ from django_jobs.admin.decisions import deciding_urls, offers_for
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import link, one_line, table, two_lines, when
 from django_jobs.domain.states import PauseKind
-from django_jobs.models import Job, Pause, Schedule
+from django_jobs.models import Job, Schedule
 from django_jobs.operate.schedule_status import status_of
 from django_jobs.store.pauses import pauses
 from django_jobs.store.schedules import ticks_of
@@ -27,6 +28,13 @@ class ScheduleAdmin(ReadingAdmin):
 
     list_display = ("schedule", "when_it_ticks", "next_one", "last_job", "in_order")
     panels = ("decisions", "details", "ticks")
+
+    def complete(self, rows: Sequence[Any]) -> None:
+        """Read the pauses, and the time, once for the page."""
+        held = {one.name: one for one in pauses(using=self.alias) if one.kind == PauseKind.SCHEDULE}
+        now = read_now(self.alias)
+        for row in rows:
+            row.pause, row.seen_at = held.get(row.name), now
 
     def get_urls(self) -> list[URLPattern]:
         """Add a page per decision."""
@@ -57,7 +65,7 @@ class ScheduleAdmin(ReadingAdmin):
     @admin.display(description="Next")
     def next_one(self, row: Schedule) -> str:
         """Show when it ticks next, or who holds it back."""
-        pause = self._pause(row)
+        pause = row.pause  # type: ignore[attr-defined]
         return one_line(f"paused by {pause.actor}: {pause.reason}", 200) if pause else when(row.next_tick)
 
     @admin.display(description="Last job")
@@ -68,7 +76,7 @@ class ScheduleAdmin(ReadingAdmin):
     @admin.display(description="Note")
     def in_order(self, row: Schedule) -> str:
         """Say what is out of order."""
-        return one_line(status_of(row, None, read_now(self.alias)).note or "-", 200)
+        return one_line(status_of(row, None, row.seen_at).note or "-", 200)  # type: ignore[attr-defined]
 
     @admin.display(description="Ticks")
     def ticks(self, row: Schedule) -> SafeString:
@@ -78,7 +86,3 @@ class ScheduleAdmin(ReadingAdmin):
             for one in ticks_of(row.name, most=TICKS, using=self.alias)
         ]
         return table(f"The last {TICKS} ticks", ("tick", "outcome", "job", "", "message"), rows)
-
-    def _pause(self, row: Schedule) -> Pause | None:
-        held = [one for one in pauses(using=self.alias) if one.kind == PauseKind.SCHEDULE and one.name == row.name]
-        return held[0] if held else None

@@ -9,6 +9,7 @@ from django_jobs import telemetry
 from django_jobs.backends.task_names import TaskResultStatus, signals
 from django_jobs.backends.task_results import read_result
 from django_jobs.backends.tasks import DurableBackend
+from django_jobs.define import registry
 
 _LOGGER = logging.getLogger("django.tasks")
 _OWN_RECEIVERS = 1  # Django's, which writes the log
@@ -28,9 +29,14 @@ def _told(event: str, fields: dict[str, object]) -> None:
 
 def _send(name: str, fields: dict[str, object], *, level: int) -> None:
     signal: Any = getattr(signals(), name)
-    if len(signal.receivers) <= _OWN_RECEIVERS and not _LOGGER.isEnabledFor(level):
-        return  # nobody listens: the read of the result would be for nothing
+    if len(signal.receivers) <= _OWN_RECEIVERS and not (_LOGGER.isEnabledFor(level) and _is_stock(fields)):
+        return  # nobody listens, and the package has log lines of its own: the read would be for nothing
     result = read_result(str(fields["job_id"]), using=str(fields["using"]))
     finished = result.status in {TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED}
     if finished == (name == "task_finished"):
         signal.send_robust(DurableBackend, task_result=result)
+
+
+def _is_stock(fields: dict[str, object]) -> bool:
+    definition = registry.find(str(fields["job_type"]))
+    return definition is not None and definition.is_stock_task

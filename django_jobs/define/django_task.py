@@ -70,6 +70,16 @@ class AsTask(_Task):
         """The alias of the backend that answers for its results."""
         return backend_alias()
 
+    @property
+    def name(self) -> str:
+        """The handler's name."""
+        return str(self.definition.func.__name__)
+
+    @property
+    def module_path(self) -> str:
+        """Where the handler is; the receivers of the backport's signals write it into the log."""
+        return f"{self.definition.func.__module__}.{self.definition.func.__qualname__}"
+
     def __copy__(self) -> AsTask:
         return self
 

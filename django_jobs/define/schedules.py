@@ -95,13 +95,19 @@ def schedule(
     _check_arguments(declared)
     with _lock:
         other = _schedules.get(called)
-        if other is not None and other.job.definition.job_type != job.definition.job_type:
+        if other is not None and not _is_again(other, declared):
             msg = (
-                f"The schedule {called!r} is declared twice, for {other.job!r} and for {job!r}; name= tells them apart."
+                f"The schedule {called!r} is declared twice, for {other.job!r} ({other.text}) and for {job!r} "
+                f"({declared.text}); name= tells them apart."
             )
             raise DefinitionError(msg)
         _schedules[called] = declared
     return declared
+
+
+def _is_again(other: ScheduleDefinition, declared: ScheduleDefinition) -> bool:
+    """Say whether this is the same declaration, in a module that was loaded once more."""
+    return (other.job.definition.job_type, other.text) == (declared.job.definition.job_type, declared.text)
 
 
 def _rule(rule: object) -> Rule:

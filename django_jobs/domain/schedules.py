@@ -1,6 +1,6 @@
 """When a schedule ticks, by cron expressions in a time zone or in equal spans, and what is done about missed ticks.
 
-A tick is an instant that the rule alone decides, so that every worker means the same one.
+A tick is an instant, whole in seconds, that the rule alone decides, so that every worker means the same one.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Every:
         if not whole or not SHORTEST <= self.interval <= LONGEST:
             msg = f"Every() takes whole seconds from one second to {LONGEST.days} days, not {self.interval!r}."
             raise DefinitionError(msg)
-        if not isinstance(self.offset, timedelta) or not timedelta(0) <= self.offset < self.interval:
-            msg = f"The offset of Every() must be from zero to less than the interval, not {self.offset!r}."
+        whole = isinstance(self.offset, timedelta) and self.offset.microseconds == 0
+        if not whole or not timedelta(0) <= self.offset < self.interval:
+            msg = f"The offset of Every() must be whole seconds, less than the interval, not {self.offset!r}."
             raise DefinitionError(msg)
 
     @property

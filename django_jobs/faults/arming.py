@@ -49,8 +49,9 @@ class Fault:
             msg = f"{VARIABLE} takes a JSON object with point, kind, marker and perhaps nth: {error}."
             raise ValueError(msg) from None
         faults.checked(fault.point)
-        if fault.kind not in kinds.KINDS:
-            msg = f"There is no kind of fault {fault.kind!r}; there are {', '.join(sorted(kinds.KINDS))}."
+        known = {**kinds.KINDS, **kinds.UNTIL_OPENED}
+        if fault.kind not in known:
+            msg = f"There is no kind of fault {fault.kind!r}; there are {', '.join(sorted(known))}."
             raise ValueError(msg)
         if not isinstance(fault.nth, int) or fault.nth < 1 or not fault.marker:
             msg = f"A fault fires at the nth time, from 1 on, and needs a marker: {given}."
@@ -73,7 +74,15 @@ class Fault:
             return
         finally:
             draft.unlink()
-        kinds.KINDS[self.kind](using)
+        if self.kind in kinds.UNTIL_OPENED:
+            kinds.UNTIL_OPENED[self.kind](self.door)
+        else:
+            kinds.KINDS[self.kind](using)
+
+    @property
+    def door(self) -> Path:
+        """The named pipe that a fault of some kinds makes, and that ends it when somebody opens it for writing."""
+        return Path(f"{self.marker}.door")
 
 
 class Counted:

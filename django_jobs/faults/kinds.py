@@ -1,18 +1,16 @@
-"""What can be done to a process, or to the connection of the thread, at a fault point."""
+"""The kinds of faults: what can be done to a process at a fault point. What hits its session is in a module beside."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
-from django.db import OperationalError, connections
-from django.db.backends.base.base import BaseDatabaseWrapper
-
-TERMINATION = 5000  # milliseconds in which the server ends a session
+from django_jobs.faults import sessions
 
 supervisor = 0  # process id that SIGTERM goes to; 0: nobody told it
 
@@ -47,65 +45,35 @@ def fail(_: str) -> NoReturn:
     raise InjectedError(msg)
 
 
-def lose_request(using: str) -> None:
-    """End the connection of this thread: what it sends next does not arrive."""
-    _sever(_opened(using).connection)
+def wait(door: Path) -> None:
+    """Let this thread stand, and no other, until somebody opens the named pipe ``door`` for writing."""
+    os.mkfifo(door)
+    os.close(os.open(door, os.O_RDONLY))
 
 
-def lose_reply(using: str) -> None:
-    """Let the next statement or COMMIT of this thread be done, and end the connection before its reply is read."""
-    connection = _opened(using)
-    raw: Any = connection.connection
-
-    def lost_statement(execute: Callable[..., Any], *arguments: Any) -> Any:
-        if connection.connection is raw:
-            lose(lambda: execute(*arguments))
-        connection.execute_wrappers.remove(lost_statement)  # it was replaced before anything was sent
-        return execute(*arguments)
-
-    def lose(action: Callable[[], object]) -> NoReturn:
-        connection.execute_wrappers.remove(lost_statement)
-        del raw.commit  # the method of its class is back
-        action()
-        _sever(raw)
-        msg = "A test lost the reply to this."
-        raise OperationalError(msg)
-
-    connection.execute_wrappers.insert(0, lost_statement)  # whoever adds one for a block takes the last one away
-    commit = raw.commit
-    raw.commit = lambda: lose(commit)
+def hold_interpreter(door: Path) -> None:
+    """Stand until somebody opens ``door`` for writing, in C code that keeps the interpreter from all other threads."""
+    os.mkfifo(door)
+    system = ctypes.PyDLL(None)
+    while (descriptor := system.open(os.fsencode(door), os.O_RDONLY)) < 0:
+        pass  # a signal came
+    os.close(descriptor)
 
 
-def terminate(using: str) -> None:
-    """Have the server end the session of this thread, and wait until it is over."""
-    import psycopg
-
-    connection = _opened(using)
-    raw: Any = connection.connection
-    given: dict[str, Any] = connection.get_connection_params()
-    names = {name: value for name, value in given.items() if name not in {"cursor_factory", "context"}}
-    with psycopg.connect(**names, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s, %s)", [raw.info.backend_pid, TERMINATION])
-
-
-def _opened(using: str) -> BaseDatabaseWrapper:
-    connection = connections[using]
-    connection.ensure_connection()
-    return connection
-
-
-def _sever(raw: Any) -> None:
-    """End the socket alone: to close libpq's connection would tell the client what it must find out by itself."""
-    with socket.socket(fileno=os.dup(raw.fileno())) as line:
-        line.shutdown(socket.SHUT_RDWR)
-
-
+# What is called with the alias of the database.
 KINDS: dict[str, Callable[[str], object]] = {
     "kill": kill,
     "term": term,
     "freeze": freeze,
     "raise": fail,
-    "lose_request": lose_request,
-    "lose_reply": lose_reply,
-    "terminate": terminate,
+    "lose_request": sessions.lose_request,
+    "lose_reply": sessions.lose_reply,
+    "terminate": sessions.terminate,
+    "crowd": sessions.crowd,
+    "deadlock": sessions.refuse("40P01", "deadlock detected"),
+    "serialization": sessions.refuse("40001", "could not serialize access due to concurrent update"),
+    "lock_timeout": sessions.refuse("55P03", "canceling statement due to lock timeout"),
+    "disk_full": sessions.refuse("53100", "could not extend file: No space left on device"),
 }
+# What is called with the path of a named pipe that it makes, and lasts until somebody opens that for writing.
+UNTIL_OPENED: dict[str, Callable[[Path], object]] = {"wait": wait, "hold_interpreter": hold_interpreter}

@@ -9,7 +9,14 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.management.tables import pairs
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json, json_values
-from django_jobs.operate.contract import RECOVERY, Contract, JobContract, OperationContract, contract
+from django_jobs.operate.contract import (
+    RECOVERY,
+    Contract,
+    JobContract,
+    OperationContract,
+    ScheduleContract,
+    contract,
+)
 from django_jobs.operate.contract_events import ConsumerContract, EventContract, RouteContract
 from django_jobs.operate.wording import duration
 
@@ -40,9 +47,10 @@ def _only(wanted: set[str], found: Contract) -> Contract:
         CommandError: Nothing has one of them.
     """
     known = {name for item in found.jobs for name in (item.job_type, *item.aliases)}
-    known |= {item.name for item in found.operations} | {item.event_type for item in found.events}
+    known |= {item.name for item in found.operations} | {item.name for item in found.schedules}
+    known |= {item.event_type for item in found.events}
     if wanted - known:
-        msg = f"This code declares neither a job type nor an operation nor an event type {min(wanted - known)!r}."
+        msg = f"This code declares neither a job type nor an operation, event type or schedule {min(wanted - known)!r}."
         raise CommandError(msg, returncode=USAGE)
     jobs = tuple(item for item in found.jobs if wanted & {item.job_type, *item.aliases})
     types = {item.job_type for item in jobs}
@@ -51,6 +59,7 @@ def _only(wanted: set[str], found: Contract) -> Contract:
         operations=tuple(item for item in found.operations if item.name in wanted),
         events=tuple(item for item in found.events if item.event_type in wanted),
         consumers=tuple(item for item in found.consumers if item.job_type in types),
+        schedules=tuple(item for item in found.schedules if item.name in wanted or item.job_type in types),
     )
 
 
@@ -63,9 +72,21 @@ def _contract_parts(found: Contract) -> Iterator[str]:
         yield f"EVENT {event.event_type} v{event.version}\n{pairs(event_lines(event))}"
     for consumer in found.consumers:
         yield f"CONSUMER {consumer.consumer}\n{pairs(consumer_lines(consumer))}"
+    for schedule in found.schedules:
+        yield f"SCHEDULE {schedule.name}\n{pairs(schedule_lines(schedule))}"
     if found.without_key:
         yield f"Operations without a business key of their own: {', '.join(found.without_key)}."
     yield pairs((word, text) for word, text in RECOVERY.items())
+
+
+def schedule_lines(schedule: ScheduleContract) -> Iterator[tuple[str, object]]:
+    """Yield when a job type is enqueued by itself, as names and values for people."""
+    yield "job type", schedule.job_type
+    yield "rule", schedule.rule
+    late = f", at most {duration(schedule.grace)} late" if schedule.missed == "skip" else ""
+    yield "missed ticks", f"{schedule.missed}{late}"
+    if schedule.arguments:
+        yield "arguments", schedule.arguments
 
 
 def job_lines(job: JobContract) -> Iterator[tuple[str, object]]:

@@ -13,7 +13,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError, RowBusyError
-from django_jobs.management.tables import harmless
+from django_jobs.management.tables import one_line
 from django_jobs.management.verb import USAGE, Options, Write, add_json, as_json
 from django_jobs.models import Job
 from django_jobs.operate.action import REASON_CODES, Decision, Done, Operator, Plan
@@ -89,7 +89,7 @@ def _show(plan: Plan, options: Options, write: Write) -> int:
     if options["json"]:
         write(as_json({"outcome": outcome, "message": plan.refused, **plan_dict(plan)}))
     else:
-        write(harmless("\n".join(plan_lines(plan))))
+        write("\n".join(map(one_line, plan_lines(plan))))
         write("" if plan.refused else "Nothing was done. To do it, repeat the command with the line above.")
     return REFUSED if plan.refused else 0
 
@@ -99,7 +99,7 @@ def _done(done: Done, options: Options, write: Write) -> int:
         told = {"outcome": "done", "message": done.message, "action": str(done.action.pk), **done.details}
         write(as_json(told))
     else:
-        write(harmless(done.message))
+        write(one_line(done.message))
     return 0
 
 
@@ -109,9 +109,9 @@ def _not_done(outcome: str, error: Exception, options: Options, write: Write, *,
         told: dict[str, Any] = {"outcome": outcome, "message": str(error)}
         write(as_json({**told, **(plan_dict(plan) if isinstance(plan, Plan) else {})}))
         return code
-    write(harmless(str(error)))
+    write(one_line(error))
     if isinstance(plan, Plan) and not plan.refused:
-        write(harmless("\n".join(plan_lines(plan))))
+        write("\n".join(map(one_line, plan_lines(plan))))
     return code
 
 

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.exceptions import DefinitionError, KeyFormatError
 from django_jobs.management.deciding import add_operator, decide
-from django_jobs.management.tables import harmless, table
+from django_jobs.management.tables import one_line, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
 from django_jobs.operate.discard_delivery import DiscardDelivery
 from django_jobs.operate.history import plain
@@ -38,7 +38,7 @@ def _subscriptions(options: Options, write: Write) -> int:
         write(as_json({what: [_route_text(route) for route in found] for what, found in changes}))
         return 0
     lines = [f"{what}: {_route_text(route)}" for what, found in changes for route in found]
-    write(harmless("\n".join(lines) or "Nothing to change: the rows say what the code declares."))
+    write("\n".join(map(one_line, lines)) or "Nothing to change: the rows say what the code declares.")
     return 0
 
 

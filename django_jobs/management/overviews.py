@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.management.contracts import CONTRACT_VERB
-from django_jobs.management.tables import harmless, table
+from django_jobs.management.tables import one_line, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json, json_values
 from django_jobs.models import Pause
 from django_jobs.operate.status import QueueStatus, Status, status
@@ -40,18 +40,18 @@ def _status_lines(found: Status) -> Iterator[str]:
     yield table(_HEADS, [_cells(queue, found.limit) for queue in found.queues])
     for queue in found.queues:
         if queue.paused is not None:
-            yield harmless(f"Queue {queue.name} is held: {_held(queue.paused)}")
+            yield one_line(f"Queue {queue.name} is held: {_held(queue.paused)}")
         if queue.expired:
-            yield harmless(f"Queue {queue.name}: {counted(queue.expired, 'running job')} past the end of the lease.")
+            yield one_line(f"Queue {queue.name}: {counted(queue.expired, 'running job')} past the end of the lease.")
     for pause in found.paused_types:
-        yield harmless(f"Job type {pause.name} is held: {_held(pause)}")
+        yield one_line(f"Job type {pause.name} is held: {_held(pause)}")
     yield from _waiting_lines("Side effects without a known outcome", found.effects)
     yield from _waiting_lines("Events on their way", found.outbox)
     yield from _waiting_lines("Deliveries that wait for a human", found.dead_deliveries)
     live = sum(worker.live for worker in found.workers)
     silent = [worker.name for worker in found.workers if not worker.live]
     names = f" ({', '.join(silent)})" if silent else ""
-    yield harmless(f"{counted(live, 'worker')} live, {len(silent)} silent{names}.")
+    yield one_line(f"{counted(live, 'worker')} live, {len(silent)} silent{names}.")
 
 
 def _held(pause: Pause) -> str:
@@ -62,7 +62,7 @@ def _held(pause: Pause) -> str:
 def _waiting_lines(what: str, items: Sequence[Waiting]) -> Iterator[str]:
     if items:
         each = "; ".join(f"{item.name} {item.many}, oldest {duration(item.age)}" for item in items)
-        yield harmless(f"{what}: {each}.")
+        yield one_line(f"{what}: {each}.")
 
 
 def _cells(queue: QueueStatus, limit: int) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django_jobs.define import registry
 from django_jobs.domain.states import PauseKind
 from django_jobs.exceptions import KeyFormatError, PauseError
-from django_jobs.management.tables import harmless, table
+from django_jobs.management.tables import one_line, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
 from django_jobs.models import Pause
 from django_jobs.operate.history import plain
@@ -65,9 +65,9 @@ def _pause(options: Options, write: Write) -> int:
     except (PauseError, KeyFormatError) as error:
         raise CommandError(str(error), returncode=USAGE) from None
     end = f" until {instant(row.paused_until)}" if row.paused_until else ""
-    write(harmless(f"Paused {row.kind} {row.name}{end}. Workers know within about a second; what runs goes on."))
+    write(one_line(f"Paused {row.kind} {row.name}{end}. Workers know within about a second; what runs goes on."))
     for line in _doubts(row, using):
-        write(harmless(line))
+        write(one_line(line))
     return 0
 
 
@@ -85,7 +85,7 @@ def _resume(options: Options, write: Write) -> int:
     except (PauseError, KeyFormatError) as error:
         raise CommandError(str(error), returncode=USAGE) from None
     what = f"{options['kind']} {options['name']}"
-    write(harmless(f"Resumed {what}." if ended else f"Nothing to do: {what} was not paused."))
+    write(one_line(f"Resumed {what}." if ended else f"Nothing to do: {what} was not paused."))
     return 0
 
 

@@ -73,12 +73,15 @@ class Reloader:
         self._changed = threading.Event()
         self._signals: list[signal.Signals] = []
         self._stopping = False
+        self._process: subprocess.Popen[bytes] | None = None
         self._read_end, self._write_end = os.pipe()  # nobody writes: the end of this process ends the line
 
     def run(self) -> int:
         """Serve until stopped; returns the last worker's exit code."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note_signal)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN or number != signal.SIGHUP:  # nohup
+                signal.signal(number, self._note_signal)
+        signal.signal(signal.SIGQUIT, self._pass_on)
         signal.signal(signal.SIGCHLD, lambda *_: self._wake.set())
         connections.close_all()  # what the checks of this command opened
         self._watch()
@@ -97,6 +100,10 @@ class Reloader:
     def _note_signal(self, number: int, _: object) -> None:
         self._signals.append(signal.Signals(number))
         self._wake.set()
+
+    def _pass_on(self, number: int, _: object) -> None:
+        if self._process is not None:
+            _send(self._process, signal.Signals(number))
 
     def _watch(self) -> None:
         autoreload.autoreload_started.connect(_watch_apps)
@@ -124,6 +131,7 @@ class Reloader:
 
     def _serve(self, process: subprocess.Popen[bytes]) -> int:
         told = False
+        self._process = process
         while (status := process.poll()) is None:
             while self._signals:
                 self._stopping = True

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from django_jobs.management.deciding import add_operator, decide
-from django_jobs.management.tables import harmless, table
+from django_jobs.management.tables import table
 from django_jobs.management.verb import Options, Verb, Write, add_json, as_json
 from django_jobs.operate.history import plain
 from django_jobs.operate.run_schedule import RunSchedule
@@ -46,7 +46,7 @@ def _list(options: Options, write: Write) -> int:
         )
         for one in found
     ]
-    write(harmless(table(("schedule", "type", "rule", "missed", "next tick", "last job", "note"), cells)))
+    write(table(("schedule", "type", "rule", "missed", "next tick", "last job", "note"), cells))
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -102,11 +103,11 @@ def _attempt(attempt: Shown) -> list[object]:
 def _tracebacks(attempts: Iterable[Shown]) -> Iterator[str]:
     for attempt in attempts:
         if attempt["traceback"]:
-            yield f"TRACEBACK OF ATTEMPT {attempt['number']}\n{attempt['traceback'].rstrip()}"
+            yield f"TRACEBACK OF ATTEMPT {attempt['number']}\n{textwrap.indent(attempt['traceback'].rstrip(), '  ')}"
 
 
 def _effect(title: str, effect: Shown) -> Iterator[str]:
-    yield _fields(f"{title} {effect['name']}", effect)
+    yield _fields(f"{title} {' '.join(effect['name'].split())}", effect)
     yield from _rows("Sends", effect["sends"], _SEND)
     yield from _rows("Reconciliations", effect["reconciliations"], _RECONCILIATION)
     yield from _rows("Adoptions", effect["adoptions"], ("job_id", "attempt_id", "created_at"))

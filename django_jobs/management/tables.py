@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from django_jobs.operate.wording import visible
 
 GAP = "  "
+NEWLINE = "\n"
 WIDEST = 60
 
 
@@ -23,7 +24,9 @@ def pairs(values: Iterable[tuple[str, object]]) -> str:
     """Return names and values, one pair a line; values are not cut."""
     listed = [(name, harmless(value)) for name, value in values]
     width = max((len(name) for name, _ in listed), default=0)
-    return "\n".join(f"{name.ljust(width)}{GAP}{value}".rstrip() for name, value in listed)
+    # a further line of a value begins where its first one does: nothing stored looks like a row of its own
+    further = "\n" + " " * (width + len(GAP))
+    return "\n".join(f"{name.ljust(width)}{GAP}{value.replace(NEWLINE, further)}".rstrip() for name, value in listed)
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -38,6 +41,11 @@ def _cell(value: object, widest: int) -> str:
 def harmless(value: object) -> str:
     """Return text without control characters: what is stored must not drive the terminal."""
     return visible("-" if value is None or value == "" else str(value))
+
+
+def one_line(value: object) -> str:
+    """Return harmless text on one line, so that no text of a row looks like a line of the command."""
+    return harmless(value).replace("\n", " ")
 
 
 def _width(text: str) -> int:

@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 
 from django_jobs.models import Pause
 from django_jobs.operate.history import plain
+from django_jobs.operate.wording import is_seen
 
 USAGE = 2
 
@@ -30,8 +31,11 @@ class Verb:
 
 
 def as_json(value: object) -> str:
-    """Write a value as one line of JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Write a value as one line of JSON; what drives a terminal, or cannot be seen, is written as an escape."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if text.isprintable():
+        return text
+    return "".join(sign if is_seen(sign) else json.dumps(sign)[1:-1] for sign in text)
 
 
 def add_json(parser: CommandParser) -> None:

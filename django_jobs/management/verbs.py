@@ -27,6 +27,7 @@ from django_jobs.management.scheduling import SCHEDULE_VERBS
 from django_jobs.management.show import show_text
 from django_jobs.management.tables import harmless, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
+from django_jobs.management.verifying import FOUND, VERIFY
 from django_jobs.models import Job
 from django_jobs.operate.alive import MAX_AGE, verdict_on
 from django_jobs.operate.doctor import LONG, Diagnosis, diagnose
@@ -34,12 +35,7 @@ from django_jobs.operate.explain import Explanation, explain
 from django_jobs.operate.history import as_dict, history_of, plain
 from django_jobs.operate.listing import LIMIT, LONGEST, Filters, Listed, Page, list_jobs, parse_since
 from django_jobs.operate.lookup import JobNotFoundError, find_job
-from django_jobs.operate.prune import taken_text
-from django_jobs.operate.verify import Report, verify
 from django_jobs.operate.wording import counted, instant
-
-FOUND = 1
-_IDS_SHOWN = 20
 
 _LISTED = (
     "id",
@@ -88,7 +84,7 @@ def _explain(options: Options, write: Write) -> int:
     for place, section in enumerate(told.sections):
         write(("\n" if place else "") + section.title.upper())
         for line in section.lines:
-            write(harmless(f"  {line}"))
+            write(harmless(f"  {line}").replace("\n", "\n    "))
     return 0
 
 
@@ -221,52 +217,6 @@ def _note(item: Listed) -> str:
     return "; ".join(filter(None, (item.job.dead_reason, loss, item.job.error_type)))
 
 
-def _verify(options: Options, write: Write) -> int:
-    report = verify(using=options["database"])
-    write(as_json(_report_dict(report)) if options["json"] else "\n".join(_report_lines(report)))
-    return FOUND if report.violated else 0
-
-
-def _report_dict(report: Report) -> dict[str, Any]:
-    return {
-        "database": report.database,
-        "clean": not report.violated,
-        "seconds": round(report.seconds, 3),
-        "pruned": [{"kind": item.kind, "rows": item.rows, "batches": item.batches} for item in report.pruned],
-        "invariants": [
-            {
-                "name": item.invariant.name,
-                "meaning": item.invariant.meaning,
-                "about": item.invariant.about,
-                "violated_by": list(item.ids),
-            }
-            for item in report.checked
-        ],
-    }
-
-
-def _report_lines(report: Report) -> Iterator[str]:
-    for item in report.checked:
-        verdict = "ok" if item.holds else "VIOLATED"
-        yield f"{item.invariant.name:<4} {verdict:<8}  {item.invariant.meaning}"
-        if not item.holds:
-            yield from (f"       {item.invariant.about} {identifier}" for identifier in item.ids[:_IDS_SHOWN])
-            if len(item.ids) > _IDS_SHOWN:
-                yield f"       and {len(item.ids) - _IDS_SHOWN} more; --json prints all"
-    held = len(report.checked) - len(report.violated)
-    yield (
-        f"{held} of {counted(len(report.checked), 'invariant')} hold in database {report.database!r}, in "
-        f"{report.seconds:.2f} s. {_pruned_so_far(report)}"
-    )
-
-
-def _pruned_so_far(report: Report) -> str:
-    if not report.pruned:
-        return "Nothing has been pruned, so every row must be accounted for."
-    parts = ", ".join(taken_text(item.kind, item.rows) for item in report.pruned)
-    return f"Pruned before, and taken into account: {parts}."
-
-
 def _add_doctor(parser: CommandParser) -> None:
     parser.add_argument(
         "--long",
@@ -299,7 +249,7 @@ def _diagnosis_dict(found: Diagnosis) -> dict[str, Any]:
 
 def _diagnosis_lines(found: Diagnosis) -> Iterator[str]:
     for item in found.findings:
-        yield f"{item.level.upper()} {item.id}: {item.text}"
+        yield f"{item.level.upper()} {item.id}: {item.text}".replace("\n", "\n    ")
         if item.mend:
             yield f"    {item.mend}"
     many = sum(item.level == "warning" for item in found.findings)
@@ -353,12 +303,7 @@ VERBS: tuple[Verb, ...] = (
         add_arguments=_add_job,
         run=_explain,
     ),
-    Verb(
-        name="verify",
-        help="Check the rows against the invariants; exit 1 with the ids that violate one.",
-        add_arguments=add_json,
-        run=_verify,
-    ),
+    VERIFY,
     Verb(
         name="doctor",
         help="Look for what will bite: settings, database, workers, stored jobs; exit 1 if something does.",

@@ -135,6 +135,12 @@ SPECS: tuple[Spec, ...] = (
         "Tries to deliver an event.",
         "confirmed, returned, nacked, timeout, error, lost, released",
     ),
+    _counter(
+        "schedule_ticks",
+        (*JOB, "outcome"),
+        "Ticks of schedules, by what came of them; what is run by hand is left out.",
+        "enqueued, duplicate, refused",
+    ),
     _counter("inbox_messages", ("consumer", "outcome"), "Messages from outside.", "created, duplicate, quarantined"),
     _counter("worker_claims", ("outcome",), "Claims of workers.", "claimed, empty, error"),
     _counter("worker_loop_failures", ("loop",), "Failures in the loops of workers; each is tried again."),
@@ -148,6 +154,7 @@ SPECS: tuple[Spec, ...] = (
         "Time from when a job could first run (since its last replay) to success or dead letter.",
         DELAYS,
     ),
+    _histogram("schedule_lateness_seconds", JOB, "Time from a tick of a schedule to when it was run.", DELAYS),
     _histogram("claim_duration_seconds", (), "Time that one claim took.", CLAIMS),
     _histogram(
         "downstream_duration_seconds",

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from django_jobs import telemetry
+from django_jobs.domain.lines import one_line
 
 # Which logger and level an event of telemetry has; what is not here is not logged by this room. The end of a child
 # and the loss of an attempt are told in words by the worker; here they are for programs only.
@@ -88,7 +89,7 @@ def extra_of(fields: Mapping[str, Any]) -> dict[str, object]:
         if isinstance(value, timedelta):
             found[f"{shown}_s"] = round(value.total_seconds(), 6)
         elif shown not in _RESERVED:
-            found[shown] = value if isinstance(value, int | float | bool) else str(value)
+            found[shown] = value if isinstance(value, int | float | bool) else one_line(value)
     return found
 
 

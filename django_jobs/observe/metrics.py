@@ -71,6 +71,7 @@ class Metrics:
             "downstream.called": self._called,
             "publisher.done": self._carried,
             "destination.down": self._down,
+            "schedule.tick": self._ticked,
             **{f"inbox.{outcome}": self._received(outcome) for outcome in ("created", "duplicate", "quarantined")},
             **{event: self._effect(outcome) for event, outcome in _EFFECTS.items()},
         }
@@ -197,6 +198,11 @@ class Metrics:
 
     def _down(self, fields: Fields) -> None:
         self.series("downstream_breaker_openings", self._texts.label(str(fields["destination"]))).inc()
+
+    def _ticked(self, fields: Fields) -> None:
+        self.series("schedule_ticks", *self._job(fields), str(fields["outcome"])).inc()
+        late = cast("timedelta", fields["late"]).total_seconds()
+        self.series("schedule_lateness_seconds", *self._job(fields)).observe(max(0.0, late))
 
     def _received(self, outcome: str) -> Callable[[Fields], None]:
         return lambda fields: self.series("inbox_messages", self._texts.label(str(fields["consumer"])), outcome).inc()

@@ -10,6 +10,7 @@ from typing import Any
 
 from django_jobs.define import registry
 from django_jobs.define.definition import JobDefinition
+from django_jobs.define.schedules import ScheduleDefinition, declared_schedules
 from django_jobs.domain.effects import Dedupe
 from django_jobs.domain.redaction import MASK
 from django_jobs.domain.retry import RetryPolicy
@@ -78,6 +79,18 @@ class OperationContract:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleContract:
+    """One schedule: when its job type is enqueued by itself, and what becomes of missed ticks."""
+
+    name: str
+    job_type: str
+    rule: str
+    missed: str
+    grace: timedelta
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
     """Everything that is declared, by name."""
 
@@ -85,6 +98,7 @@ class Contract:
     operations: tuple[OperationContract, ...]
     events: tuple[EventContract, ...] = ()
     consumers: tuple[ConsumerContract, ...] = ()
+    schedules: tuple[ScheduleContract, ...] = ()
 
     @property
     def without_key(self) -> tuple[str, ...]:
@@ -100,6 +114,19 @@ def contract() -> Contract:
         operations=tuple(_operations()),
         events=tuple(event_contracts()),
         consumers=tuple(consumer_contracts()),
+        schedules=tuple(_schedule(declared) for declared in declared_schedules()),
+    )
+
+
+def _schedule(declared: ScheduleDefinition) -> ScheduleContract:
+    made = declared.arguments
+    return ScheduleContract(
+        name=declared.name,
+        job_type=declared.job.definition.job_type,
+        rule=declared.text,
+        missed=declared.missed.value,
+        grace=declared.grace,
+        arguments="" if made is None else f"{made.__module__}.{getattr(made, '__qualname__', type(made).__name__)}",
     )
 
 

@@ -30,6 +30,7 @@ from django_jobs.store.prune import (
     take,
     take_duplicates,
     take_replay_items,
+    take_ticks,
     take_workers,
 )
 from django_jobs.store.times import read_now
@@ -88,6 +89,7 @@ class Pruned:
     keys: int
     duplicates: int
     workers: int
+    ticks: int
     events: int
     messages: int
     quarantine: int
@@ -140,7 +142,7 @@ def prune(*, using: str, batch: int = BATCH, max_seconds: float | None = None, d
         dry_run=dry_run,
         complete=complete,
         seconds=time.monotonic() - started,
-        **{name: run.taken[name] for name in (*Pruning, "duplicates", "workers")},
+        **{name: run.taken[name] for name in (*Pruning, "duplicates", "workers", "ticks")},
         # A job that keeps its content keeps its rows, and is counted once.
         kept=dict(run.kept.get(Pruning.CONTENT, Counter()) | run.kept.get(Pruning.JOBS, Counter())),
         kept_events=dict(run.kept.get(Pruning.EVENTS, Counter())),
@@ -222,4 +224,5 @@ def _rest(run: _Run, name: str, take_some: Callable[..., int]) -> bool:
 _RESTS: tuple[tuple[str, Callable[..., int]], ...] = (
     ("duplicates", take_duplicates),
     ("workers", take_workers),
+    ("ticks", take_ticks),
 )

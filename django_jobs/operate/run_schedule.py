@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
+
+from django.db import OperationalError, transaction
 
 from django_jobs.define.schedules import ScheduleDefinition, find_schedule
 from django_jobs.domain.states import PauseKind, TickOutcome
+from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.exceptions import ActionChangedError
+from django_jobs.masking import described
 from django_jobs.models import Schedule
 from django_jobs.operate.action import Acknowledgement, Decision, Operator, Plan, Target
 from django_jobs.operate.history import plain
+from django_jobs.operate.schedule_arguments import ask
 from django_jobs.operate.schedule_runner import enqueue_tick
 from django_jobs.operate.wording import instant
 from django_jobs.store.pauses import pauses
 from django_jobs.store.schedules import note_tick, set_last_job
 from django_jobs.store.times import read_now
+
+ARGUMENTS_WITHIN = 3.0  # seconds, inside the transaction of the decision
 
 
 class ScheduleNotFoundError(LookupError):
@@ -87,14 +95,16 @@ class RunSchedule(Decision):
         """Enqueue the job, and keep this moment as a tick of its own.
 
         Raises:
-            ActionChangedError: A tick took this very moment.
+            ActionChangedError: A tick took this very moment, or the code makes no arguments of it; nothing was done.
         """
         declared = find_schedule(self.schedule)
+        # Ticks are whole seconds: this moment can be none of them, whatever the clock says.
         now = read_now(self.using)
+        now = now.replace(microsecond=now.microsecond or 1)
         if declared is None:
             msg = f"This code does not declare the schedule {self.schedule!r}."
             raise ActionChangedError(msg)
-        result = enqueue_tick(declared, now, using=self.using, mark=f":{action_id}")
+        result = self._enqueued(declared, now, action_id)
         outcome = TickOutcome.ENQUEUED if result.created else TickOutcome.DUPLICATE
         if not note_tick(self.schedule, now, outcome, job_id=result.id, action_id=action_id, using=self.using):
             msg = "The schedule ticked at this very moment; look again."
@@ -102,6 +112,21 @@ class RunSchedule(Decision):
         set_last_job(self.schedule, result.id, using=self.using)
         said = "stands for it already" if outcome is TickOutcome.DUPLICATE else "is queued"
         return f"Job {result.id} {said}.", {"job": str(result.id), "outcome": outcome.value}
+
+    def _enqueued(self, declared: ScheduleDefinition, now: datetime, action_id: uuid.UUID) -> EnqueueResult:
+        """Ask the project's code for the arguments and enqueue; what it raises is said to whoever decides."""
+        answer = ask(declared, [now], within=ARGUMENTS_WITHIN)[now]
+        try:
+            if isinstance(answer, BaseException):
+                raise answer
+            with transaction.atomic(using=self.using):
+                return enqueue_tick(declared, now, answer, using=self.using, mark=f":{action_id.hex[-12:]}")
+        except (OperationalError, ActionChangedError):
+            raise
+        except BaseException as error:
+            told = described(error)
+            msg = f"The job cannot be made: {told.type}: {told.message}. Nothing was done."
+            raise ActionChangedError(msg) from error
 
 
 _ONE_MORE = Acknowledgement(name="one_more", label="One more job runs than the schedule alone would run.")

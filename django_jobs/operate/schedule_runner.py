@@ -8,21 +8,36 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
 
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import InterfaceError, InternalError, OperationalError, connections, transaction
 
 from django_jobs import telemetry
 from django_jobs.define.schedules import ScheduleDefinition, declared_schedules, find_schedule
-from django_jobs.domain.schedules import due
+from django_jobs.domain.schedules import Due, due
 from django_jobs.domain.states import PauseKind, TickOutcome
 from django_jobs.enqueue.exempt import enqueue_exempt
 from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.exceptions import EnqueueContendedError
 from django_jobs.masking import described
 from django_jobs.models import Schedule
+from django_jobs.operate.schedule_arguments import Answer, ask
 from django_jobs.store.pauses import pauses
-from django_jobs.store.schedules import Declared, announce, due_names, held, move_on, next_tick, note_tick
+from django_jobs.store.schedules import (
+    Declared,
+    announce,
+    due_names,
+    find_row,
+    held,
+    move_on,
+    next_ticks,
+    note_tick,
+    take_over,
+)
 from django_jobs.store.times import read_now
 from django_jobs.worker.chores import Chore
 
@@ -30,6 +45,21 @@ logger = logging.getLogger("django_jobs.schedules")
 
 LOOK_EVERY = 5.0  # seconds; a schedule that another process changed is noticed within them
 BUSY = 0.5  # seconds after which a schedule that somebody else serves is looked at again
+GONE_AFTER = timedelta(seconds=30)  # a tick that others have left due for so long is not served by anybody
+PATIENCE = timedelta(minutes=5)  # for so long a tick waits for a database that arguments= asks
+TRANSIENT = (OperationalError, InterfaceError, InternalError, EnqueueContendedError)
+
+
+class End(Enum):
+    """What one look did about one schedule."""
+
+    MOVED = "moved"
+    BUSY = "busy"  # somebody else serves it
+    FAILED = "failed"  # for the moment
+    LEFT = "left"  # to the workers of another release
+
+
+_AGAIN = {End.MOVED: 0.0, End.BUSY: BUSY, End.FAILED: 1.0, End.LEFT: LOOK_EVERY}  # seconds
 
 
 def mine(*, using: str) -> list[ScheduleDefinition]:
@@ -41,128 +71,203 @@ def mine(*, using: str) -> list[ScheduleDefinition]:
 
 def announce_schedules(*, using: str) -> list[str]:
     """Write down what the code declares; returns the names that are new or changed."""
-    now = read_now(using)
-    return announce(
-        (
-            Declared(
-                name=one.name,
-                job_type=one.job.definition.job_type,
-                rule=one.text,
-                missed=one.missed,
-                owner=one.job.options.owner,
-                code_version=one.job.definition.code_version()[:64],
-                next_tick=next(one.rule.after(now), None),
-            )
-            for one in mine(using=using)
-        ),
-        using=using,
+    return announce((_declared(one) for one in mine(using=using)), using=using)
+
+
+def _declared(one: ScheduleDefinition) -> Declared:
+    return Declared(
+        name=one.name,
+        job_type=one.job.definition.job_type,
+        rule=one.rule,
+        missed=one.missed,
+        owner=one.job.options.owner,
+        code_version=one.job.definition.code_version()[:64],
     )
 
 
-def serve(*, using: str) -> float:
-    """Run every tick that is due; returns after how many seconds to look again."""
-    names = [one.name for one in mine(using=using)]
-    busy = False
-    for name in due_names(names, now=read_now(using), using=using):
+class Looks:
+    """The looks of one worker, which remembers since when a tick is due that the code of others should serve."""
+
+    def __init__(self) -> None:
+        self._unserved: dict[str, tuple[datetime, datetime]] = {}
+
+    def serve(self, *, using: str) -> float:
+        """Run every tick that is due; returns after how many seconds to look again.
+
+        Raises:
+            DatabaseError: The database is away.
+        """
+        names = [one.name for one in mine(using=using)]
+        ends = {name: self._try(name, using) for name in due_names(names, now=read_now(using), using=using)}
+        return _pause(ends, next_ticks(names, using=using), read_now(using))
+
+    def _try(self, name: str, using: str) -> End:
         try:
-            busy = not _serve_one(name, using=using) or busy
-        except (DatabaseError, InterfaceError):
-            raise  # the database is away, or this transaction lost; the next look begins anew
+            return self._serve(name, using)
+        except TRANSIENT as error:
+            if not connections[using].is_usable():
+                raise
+            logger.warning("The schedule %s is tried again: %s", name, described(error).message)
         except Exception:
             logger.exception("The schedule %s could not be served", name)
-    first = next_tick(names, using=using)
-    if busy:
-        return BUSY
-    seconds = LOOK_EVERY if first is None else (first - read_now(using)).total_seconds()
-    return min(max(seconds, 0.0), LOOK_EVERY)
+        return End.FAILED
+
+    def _serve(self, name: str, using: str) -> End:
+        declared, row = find_schedule(name), find_row(name, using=using)
+        if declared is None or row is None or row.next_tick is None:
+            return End.LEFT
+        if not _same(row, declared):
+            return self._wait_for_others(row, declared, using)
+        self._unserved.pop(name, None)
+        return _serve_seen(row, declared, using=using)
+
+    def _wait_for_others(self, row: Schedule, declared: ScheduleDefinition, using: str) -> End:
+        """Leave alone what another release has announced, unless that has gone: then its tick stays due."""
+        now, due_since = read_now(using), row.next_tick
+        assert due_since is not None  # noqa: S101  the caller has looked
+        seen, since = self._unserved.get(row.name, (due_since, now))
+        if seen != due_since:
+            since = now
+        self._unserved[row.name] = (due_since, since)
+        if now - since < GONE_AFTER:
+            return End.LEFT
+        if take_over(_declared(declared), due=due_since, using=using):
+            logger.warning("The schedule %s was announced by a release that serves it no more", row.name)
+        return End.MOVED
 
 
-def _serve_one(name: str, *, using: str) -> bool:
-    """Run what is due of one schedule; False when somebody else holds it."""
-    declared = find_schedule(name)
-    if declared is None:
-        return True
-    with held(name, using=using) as row:
-        if row is None:
-            return False
-        if row.rule != declared.text or row.job_type != declared.job.definition.job_type:
-            return True  # another release declares it otherwise and has announced that: its workers serve it
-        _serve_held(row, declared, using=using)
-    return True
+def _pause(ends: Mapping[str, End], ticks: Mapping[str, datetime], now: datetime) -> float:
+    """Return after how many seconds to look again: at once only where this look has moved something on."""
+    pauses_ = [LOOK_EVERY]
+    for name, tick in ticks.items():
+        seconds = (tick - now).total_seconds()
+        pauses_.append(seconds if seconds > 0 else _AGAIN[ends.get(name, End.MOVED)])
+    return min(pauses_)
 
 
-def _serve_held(row: Schedule, declared: ScheduleDefinition, *, using: str) -> None:
+def serve(*, using: str) -> float:
+    """Look once, as a worker that has just started; returns after how many seconds to look again."""
+    return Looks().serve(using=using)
+
+
+def _same(row: Schedule, declared: ScheduleDefinition) -> bool:
+    return row.rule == declared.text and row.job_type == declared.job.definition.job_type
+
+
+def _serve_seen(row: Schedule, declared: ScheduleDefinition, *, using: str) -> End:
     now = read_now(using)
     found = due(declared.rule, settled=row.settled_at, now=now, missed=declared.missed, grace=declared.grace)
     held_back = _is_paused(row.name, using=using)
+    answers = {} if held_back else ask(declared, found.run)
+    with held(row.name, using=using) as again:
+        if again is None:
+            return End.BUSY
+        if again.settled_at != row.settled_at or not _same(again, declared):
+            return End.MOVED  # by another worker, meanwhile
+        if held_back or _is_paused(row.name, using=using):
+            if found.run:
+                telemetry.emit("schedule.paused_tick", name=row.name)
+            move_on(row.name, settled=found.settled, next_tick=found.next_tick, using=using)
+            return End.MOVED
+        return _run_all(declared, found, answers, now, using=using)
+
+
+def _run_all(
+    declared: ScheduleDefinition, found: Due, answers: Mapping[datetime, Answer], now: datetime, *, using: str
+) -> End:
+    """Run the ticks in order up to the first that must wait, and say up to where all is settled."""
     job_id = None
-    for tick in () if held_back else found.run:
-        job_id = _run(declared, tick, using=using) or job_id
-    if held_back and found.run:
-        telemetry.emit("schedule.paused_tick", name=row.name)
-    move_on(row.name, settled=found.settled, next_tick=found.next_tick, job_id=job_id, using=using)
+    done: datetime | None = None
+    for tick in found.run:
+        answer = answers.get(tick)
+        if answer is None or (isinstance(answer, TRANSIENT) and now - tick < PATIENCE):
+            break
+        job_id = _run(declared, tick, answer, using=using) or job_id
+        done = tick
+    else:
+        move_on(declared.name, settled=found.settled, next_tick=found.next_tick, job_id=job_id, using=using)
+        return End.MOVED
+    if done is None:
+        return End.FAILED
+    move_on(declared.name, settled=done, next_tick=next(declared.rule.after(done), None), job_id=job_id, using=using)
+    return End.MOVED
 
 
 def _is_paused(name: str, *, using: str) -> bool:
     return any(row.kind == PauseKind.SCHEDULE and row.name == name for row in pauses(using=using))
 
 
-def _run(declared: ScheduleDefinition, tick: datetime, *, using: str) -> uuid.UUID | None:
+def _run(declared: ScheduleDefinition, tick: datetime, answer: Answer, *, using: str) -> uuid.UUID | None:
     """Take the place of a tick together with its job; what the code makes of it cannot stop other schedules."""
+    if isinstance(answer, BaseException):
+        _refused(declared, tick, answer, using=using)
+        return None
     try:
         with transaction.atomic(using=using):
-            result = enqueue_tick(declared, tick, using=using)
+            result = enqueue_tick(declared, tick, answer, using=using)
             outcome = TickOutcome.ENQUEUED if result.created else TickOutcome.DUPLICATE
             if not note_tick(declared.name, tick, outcome, job_id=result.id, using=using):
                 transaction.set_rollback(True, using=using)  # somebody ran this tick before: not a second time
                 return None
-    except (DatabaseError, InterfaceError):
+    except TRANSIENT:
         raise
-    except Exception as error:  # noqa: BLE001  a handler's arguments are user code, and a tick must end somehow
+    except Exception as error:  # noqa: BLE001  what cannot be stored today cannot be stored tomorrow: a tick must end
         _refused(declared, tick, error, using=using)
         return None
-    telemetry.emit("schedule.tick", name=declared.name, outcome=outcome.value, late=read_now(using) - tick)
+    _tell(declared, tick, outcome, using=using)
     return result.id
 
 
-def enqueue_tick(declared: ScheduleDefinition, tick: datetime, *, using: str, mark: str = "") -> EnqueueResult:
+def enqueue_tick(
+    declared: ScheduleDefinition, tick: datetime, arguments: Mapping[str, Any], *, using: str, mark: str = ""
+) -> EnqueueResult:
     """Record the job of a tick. A job type without a key of its own gets one that is made of the tick."""
     options = replace(declared.job.options, database=using)
     if options.key is None:
-        options = options.changed(key=f"schedule:{declared.name}:{tick:%Y-%m-%dT%H:%M:%S%z}{mark}"[:255])
-    arguments = declared.job.definition.bind((), declared.arguments_at(tick))
+        key = f"schedule:{declared.name}:{tick:%Y-%m-%dT%H:%M:%S%z}{mark}"
+        options = replace(options, key=key, literal=frozenset({*options.literal, "key"}))
     return enqueue_exempt(options, arguments)
 
 
-def _refused(declared: ScheduleDefinition, tick: datetime, error: Exception, *, using: str) -> None:
+def _refused(declared: ScheduleDefinition, tick: datetime, error: BaseException, *, using: str) -> None:
     told = described(error)
-    note_tick(
-        declared.name, tick, TickOutcome.REFUSED, job_id=None, message=f"{told.type}: {told.message}", using=using
+    text = f"{told.type}: {told.message}"
+    if not note_tick(declared.name, tick, TickOutcome.REFUSED, job_id=None, message=text, using=using):
+        return
+    logger.error("Tick %s of the schedule %s was refused: %s", tick, declared.name, text)
+    _tell(declared, tick, TickOutcome.REFUSED, using=using)
+    alert = {"job_id": None, "job_type": declared.job.definition.job_type, "owner": declared.job.options.owner}
+    transaction.on_commit(
+        lambda: telemetry.emit("owner.alert", reason="schedule_refused", using=using, **alert), using=using
     )
-    logger.error("Tick %s of the schedule %s was refused: %s: %s", tick, declared.name, told.type, told.message)
-    telemetry.emit("schedule.tick", name=declared.name, outcome=TickOutcome.REFUSED.value, late=read_now(using) - tick)
-    telemetry.emit(
-        "owner.alert",
-        reason="schedule_refused",
-        job_id=None,
-        job_type=declared.job.definition.job_type,
-        owner=declared.job.options.owner,
-        using=using,
-    )
+
+
+def _tell(declared: ScheduleDefinition, tick: datetime, outcome: TickOutcome, *, using: str) -> None:
+    """Tell what came of a tick, once that is committed."""
+    facts = {
+        "name": declared.name,
+        "outcome": outcome.value,
+        "late": read_now(using) - tick,
+        "queue_name": declared.job.options.queue_name,
+        "job_type": declared.job.definition.job_type,
+        "priority": declared.job.options.priority,
+    }
+    transaction.on_commit(lambda: telemetry.emit("schedule.tick", **facts), using=using)
 
 
 class _Turns:
     """The turns of the workers of this process: the first one of each says what its code declares."""
 
     def __init__(self) -> None:
-        self._announced: set[uuid.UUID] = set()
+        self._looks: dict[tuple[uuid.UUID, str], Looks] = {}
 
     def take(self, worker_id: uuid.UUID, using: str) -> float:
         """Serve once."""
-        if worker_id not in self._announced:
+        looks = self._looks.get((worker_id, using))
+        if looks is None:
             announce_schedules(using=using)
-            self._announced.add(worker_id)
-        return serve(using=using)
+            looks = self._looks[worker_id, using] = Looks()
+        return looks.serve(using=using)
 
 
 SCHEDULES = Chore(name="schedules", is_due=lambda using: bool(mine(using=using)), turn=_Turns().take)

@@ -3,32 +3,33 @@
 This module imports nothing of the code whose work it judges: an error in a rule cannot hide in the look for it. The
 statements are in ``sql/invariants``, one file each; they are the same on every database. An invariant that compares
 times also shows a database clock that was set back.
+
+Two invariants, ``L1`` and ``L2``, are about operation: on a site without a running worker leases run out and nobody
+judges them, so they hold up to a patience that the caller sets.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from functools import cache
 from importlib import resources
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_jobs.operate.canary import Leak, sweep
+from django_jobs.operate.verify_sql import adapted, teach_sqlite
+
 _HEADER = ("-- invariant: ", "-- meaning: ", "-- about: ")
 _IN_ORDER = re.compile(r"([A-Z]+)([0-9]+)")
 
-# The two functions that the statements use beside plain SQL. SQLite gets them under these names.
-_IN_POSTGRESQL: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"SHA256_HEX\(([\w.]+)\)"), r"encode(sha256(convert_to(\1, 'UTF8')), 'hex')"),
-    (re.compile(r"SECONDS_BETWEEN\(([\w.]+), ([\w.]+)\)"), r"EXTRACT(EPOCH FROM (\2 - \1))::float8"),
-)
+PATIENCE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +66,28 @@ class PrunedSoFar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Every invariant on one snapshot of one database, relative to what was pruned."""
+    """Every invariant on one snapshot of one database, relative to what was pruned.
+
+    ``canaries`` says how many texts were looked for, and ``leaks`` where one was found that it does not belong to.
+    """
 
     database: str
     checked: tuple[Checked, ...]
     seconds: float
+    patience: timedelta = PATIENCE
     pruned: tuple[PrunedSoFar, ...] = ()
+    canaries: int = 0
+    leaks: tuple[Leak, ...] = ()
 
     @property
     def violated(self) -> tuple[Checked, ...]:
         """The invariants that do not hold."""
         return tuple(item for item in self.checked if not item.holds)
+
+    @property
+    def clean(self) -> bool:
+        """Whether every invariant holds and no canary got out."""
+        return not self.violated and not self.leaks
 
 
 @cache
@@ -99,20 +111,40 @@ def _place(invariant: Invariant) -> tuple[int, int]:
     if found is None:
         msg = f"The invariant {invariant.name!r} needs a name of capital letters and a number, for example J1."
         raise ValueError(msg)
-    return "JAPKESONRC".index(found[1]), int(found[2])
+    return "JAPKESONRCL".index(found[1]), int(found[2])
 
 
-def verify(*, using: str) -> Report:
+def verify(*, using: str, patience: timedelta = PATIENCE, canaries: Sequence[str] = ()) -> Report:
     """Check every invariant on one snapshot; changes nothing and holds no lock that a worker waits for.
 
     Inside a transaction that is open already, that transaction's view is checked.
+
+    Args:
+        using: The database.
+        patience: For how long a lease may be over before ``L1`` or ``L2`` names its holder.
+        canaries: Texts that must stand nowhere but in content, see :func:`django_jobs.operate.canary.sweep`.
+
+    Raises:
+        ValueError: ``patience`` is negative, or a canary too short.
     """
+    if patience < timedelta(0):
+        msg = f"The patience must not be negative, as {patience} is."
+        raise ValueError(msg)
     connection = connections[using]
     started = time.monotonic()
     with _snapshot(connection):
-        checked = tuple(Checked(invariant=item, ids=_ids(connection, item)) for item in invariants())
+        checked = tuple(Checked(invariant=item, ids=_ids(connection, item, patience)) for item in invariants())
         pruned = tuple(_pruned(connection))
-    return Report(database=using, checked=checked, seconds=time.monotonic() - started, pruned=pruned)
+        leaks = sweep(canaries, using=using) if canaries else ()
+    return Report(
+        database=using,
+        checked=checked,
+        seconds=time.monotonic() - started,
+        patience=patience,
+        pruned=pruned,
+        canaries=len(canaries),
+        leaks=leaks,
+    )
 
 
 def _pruned(connection: BaseDatabaseWrapper) -> Iterator[PrunedSoFar]:
@@ -125,7 +157,7 @@ def _pruned(connection: BaseDatabaseWrapper) -> Iterator[PrunedSoFar]:
 @contextmanager
 def _snapshot(connection: BaseDatabaseWrapper) -> Iterator[None]:
     if connection.vendor == "sqlite":
-        _teach_sqlite(connection)
+        teach_sqlite(connection)
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "sqlite":
@@ -144,25 +176,7 @@ def _snapshot(connection: BaseDatabaseWrapper) -> Iterator[None]:
             yield
 
 
-def _ids(connection: BaseDatabaseWrapper, invariant: Invariant) -> tuple[str, ...]:
-    sql = invariant.sql
-    if connection.vendor == "postgresql":
-        for pattern, replacement in _IN_POSTGRESQL:
-            sql = pattern.sub(replacement, sql)
+def _ids(connection: BaseDatabaseWrapper, invariant: Invariant, patience: timedelta) -> tuple[str, ...]:
     with connection.cursor() as cursor:
-        cursor.execute(sql)
+        cursor.execute(adapted(invariant.sql, vendor=connection.vendor, patience=patience.total_seconds()))
         return tuple(sorted({str(uuid.UUID(str(row[0]))) for row in cursor.fetchall()}))
-
-
-def _teach_sqlite(connection: BaseDatabaseWrapper) -> None:
-    connection.ensure_connection()
-    connection.connection.create_function("SHA256_HEX", 1, _sha256_hex, deterministic=True)
-    connection.connection.create_function("SECONDS_BETWEEN", 2, _seconds_between, deterministic=True)
-
-
-def _sha256_hex(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _seconds_between(first: str, second: str) -> float:
-    return (datetime.fromisoformat(second) - datetime.fromisoformat(first)).total_seconds()

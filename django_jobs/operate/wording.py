@@ -73,6 +73,9 @@ def dead_reason(reason: str) -> str:
     return DEAD_REASONS.get(reason, "for a reason that this version does not know")
 
 
+_LINE_ENDS = "\u2028\u2029"  # of Unicode; they are no control signs
+
+
 def counted(number: int, one: str, many: str = "") -> str:
     """Write a number with its noun: ``1 job``, ``2 jobs``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
@@ -80,4 +83,9 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 def visible(text: str) -> str:
     """Return text in which what is not seen is seen: control, bidi and other unprintable signs become ``�``."""
-    return "".join(sign if sign in "\n\t" or unicodedata.category(sign)[0] != "C" else "�" for sign in text)
+    return "".join(sign if sign in "\n\t" or is_seen(sign) else "�" for sign in text)
+
+
+def is_seen(sign: str) -> bool:
+    """Say whether a sign is none that controls, hides, turns the direction or ends a line."""
+    return unicodedata.category(sign)[0] != "C" and sign not in _LINE_ENDS

@@ -18,6 +18,7 @@ from django_jobs import clock, faults, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following, after_report, is_down, pause_after
 from django_jobs.domain.events import Confirmed, Error, Nacked, Report
+from django_jobs.domain.lines import indented, one_line
 from django_jobs.domain.states import Alone, DeliveryOutcome, DeliveryState
 from django_jobs.outbox.answers import told, well_formed
 from django_jobs.outbox.destinations import is_local, known_destinations, make_publisher, routes, subscriber_of
@@ -251,7 +252,7 @@ class Dispatcher:
             with self._guarded():
                 self._release(batch)
             raise error
-        logger.error("A subscriber's job could not be stored: %s", told(error))
+        logger.error("A subscriber's job could not be stored: %s", indented(told(error)))
         refusal = Nacked(f"The job could not be stored: {type(error).__name__}.")
         self._unrecorded += [(item, refusal) for item in batch]
         with self._guarded():
@@ -278,7 +279,7 @@ class Dispatcher:
             # Inside the block: what is no list is an error like any other, and so is one while an iterator is read.
             reports = list(self._publishers[name].publish_batch([item.parcel for item in batch], seconds=seconds))
         except BaseException as error:  # noqa: BLE001  foreign code must not end the dispatcher, nor its thread
-            logger.error("The publisher of %s failed: %s", name, told(error))
+            logger.error("The publisher of %s failed: %s", name, indented(told(error)))
             telemetry.emit("publisher.failed", destination=name, error=type(error).__name__)
             return [Error(f"The publisher failed: {type(error).__name__}.") for _ in batch]
         if len(reports) != len(batch):
@@ -340,7 +341,7 @@ class Dispatcher:
             outlook.destination,
             failures,
             pause.total_seconds(),
-            error,
+            one_line(error),
         )
 
     def _sweep(self, outlooks: Sequence[Outlook]) -> int:

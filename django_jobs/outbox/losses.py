@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from django_jobs import telemetry
 from django_jobs.domain.deliveries import after_loss
+from django_jobs.domain.lines import one_line
 from django_jobs.domain.states import Alone, DeliveryState, LossCause
 from django_jobs.outbox.destinations import is_local, subscriber_of
 from django_jobs.store.lost_deliveries import (
@@ -87,7 +88,7 @@ def _tell(verdict: Verdict) -> None:
 def tell_of_dead(*, delivery_id: uuid.UUID, event_id: uuid.UUID, destination: str, reason: str, message: str) -> None:
     """Tell the log and the owner that a delivery is dead."""
     definition = subscriber_of(destination) if is_local(destination) else None
-    logger.error("The delivery of event %s to %s is dead (%s): %s", event_id, destination, reason, message)
+    logger.error("The delivery of event %s to %s is dead (%s): %s", event_id, destination, reason, one_line(message))
     telemetry.emit(
         "owner.alert",
         reason=f"dead delivery: {reason}",

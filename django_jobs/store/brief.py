@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 from django.db import connections, transaction
 
+from django_jobs.store.statements import is_inside
+
 IDLE = 5000  # milliseconds; the server ends a session that idles in such a transaction for as long
 NOT_IDLE = "SELECT set_config('idle_in_transaction_session_timeout', %s, true)"  # until the transaction ends
 
@@ -19,7 +21,7 @@ def briefly(using: str) -> Iterator[None]:
     would be locked for as long, and every reaper would pass it by. On SQLite a frozen writer blocks all others anyway.
     """
     connection = connections[using]
-    if connection.in_atomic_block:
+    if is_inside(connection):
         yield
         return
     with transaction.atomic(using=using):

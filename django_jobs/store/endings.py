@@ -86,7 +86,7 @@ def succeed(held: Held, *, result: str | None, budget: timedelta) -> datetime:
     """
     params = {**_guard(held), "result": result, "budget": budget}
     rows = run("succeed", params, using=held.using)
-    if not rows:
+    if not rows and _owns(held):
         _raise_if_effects_open(held)
         rows = run("succeed", params, using=held.using)  # the evidence that it waited for may just have come in
     if not rows:
@@ -96,10 +96,11 @@ def succeed(held: Held, *, result: str | None, budget: timedelta) -> datetime:
     return finished
 
 
+def _owns(held: Held) -> bool:
+    return Job.objects.using(held.using).filter(pk=held.job_id, state="running", attempt_id=held.attempt_id).exists()
+
+
 def _raise_if_effects_open(held: Held) -> None:
-    owns = Job.objects.using(held.using).filter(pk=held.job_id, state="running", attempt_id=held.attempt_id)
-    if not owns.exists():
-        return
     effects = SideEffect.objects.using(held.using).filter(job_id=held.job_id)
     blocking = [
         f"{effect.name} ({effect.state})"

@@ -210,3 +210,9 @@ def take_replay_items(limits: Limits, *, limit: int, using: str) -> int:
 def take_workers(limits: Limits, *, limit: int, using: str) -> int:
     """Delete rows of workers that ended or fell silent long ago, at most ``limit``; returns how many."""
     return len(run("prune/workers", {"workers_before": limits.workers_before, "limit": limit}, using=using))
+
+
+def take_ticks(limits: Limits, *, limit: int, using: str) -> int:
+    """Delete old rows of ticks that are settled, at most ``limit``; returns how many."""
+    params = {**limits.params(), "upto": first_id(limits.content_before + SKEW), "limit": limit}
+    return len(run("prune/ticks", params, using=using))

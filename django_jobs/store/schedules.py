@@ -6,13 +6,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connections
 
 from django_jobs import faults, telemetry
 from django_jobs.domain.ids import uuid7
-from django_jobs.domain.schedules import Missed
+from django_jobs.domain.schedules import Missed, Rule
 from django_jobs.domain.states import TickOutcome
 from django_jobs.models import Schedule, ScheduleTick
 from django_jobs.store.brief import briefly
@@ -21,46 +22,76 @@ from django_jobs.store.times import read_now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A schedule as a release of the code has it, and when it would tick next."""
+    """A schedule as a release of the code has it."""
 
     name: str
     job_type: str
-    rule: str
+    rule: Rule
     missed: Missed
     owner: str
     code_version: str
-    next_tick: datetime | None
 
 
 def announce(declared: Iterable[Declared], *, using: str) -> list[str]:
     """Write down what the code declares; returns the names that are new or changed.
 
-    A worker does this when it starts. A new or changed schedule begins now: no tick of the past is run. What the code
-    does not know stays as it is, because the code of others may.
+    A worker does this when it starts. A new or changed schedule begins now, or with the tick that is due and not
+    served: a deploy loses none. What the code does not know stays as it is, because the code of others may.
     """
     rows = {row.name: row for row in Schedule.objects.using(using)}
     changed = [one for one in declared if one.name not in rows or _differs(rows[one.name], one)]
-    now = read_now(using)
     for one in changed:
-        values: dict[str, object] = {
-            "job_type": one.job_type,
-            "rule": one.rule,
-            "missed": one.missed.value,
-            "owner": one.owner,
-            "code_version": one.code_version,
-            "declared_at": now,
-        }
-        if one.name not in rows or rows[one.name].rule != one.rule:
-            values |= {"settled_at": now, "next_tick": one.next_tick}
-        Schedule.objects.using(using).update_or_create(
-            name=one.name, defaults=values, create_defaults={**values, "id": uuid7()}
-        )
-        telemetry.emit("schedule.declared", name=one.name, rule=one.rule)
+        _write(one, using=using)
+        telemetry.emit("schedule.declared", name=one.name, rule=one.rule.text)
     return [one.name for one in changed]
 
 
+def take_over(one: Declared, *, due: datetime, using: str) -> bool:
+    """Declare a schedule that others announced otherwise and do not serve; False when its due tick was served."""
+    return _write(one, due=due, using=using)
+
+
+def _write(one: Declared, *, due: datetime | None = None, using: str) -> bool:
+    now = read_now(using)
+    with _alone(using):
+        row = Schedule(
+            id=uuid7(),
+            name=one.name,
+            settled_at=now,
+            next_tick=next(one.rule.after(now), None),
+            **_values(one, now),
+        )
+        Schedule.objects.using(using).bulk_create([row], ignore_conflicts=True)
+        there = Schedule.objects.using(using).select_for_update().get(name=one.name)
+        if due is not None and there.next_tick != due:
+            return False
+        values = _values(one, now)
+        if there.rule != one.rule.text:
+            settled = _settled(there, now)
+            values |= {"settled_at": settled, "next_tick": next(one.rule.after(settled), None)}
+        Schedule.objects.using(using).filter(pk=there.pk).update(**values)
+    return True
+
+
+def _settled(row: Schedule, now: datetime) -> datetime:
+    """Return from where a new rule counts: not before what is settled, and not after a tick that is due."""
+    begins = now if row.next_tick is None or row.next_tick > now else row.next_tick - timedelta(microseconds=1)
+    return max(row.settled_at, begins)
+
+
+def _values(one: Declared, now: datetime) -> dict[str, Any]:
+    return {
+        "job_type": one.job_type,
+        "rule": one.rule.text,
+        "missed": one.missed.value,
+        "owner": one.owner,
+        "code_version": one.code_version,
+        "declared_at": now,
+    }
+
+
 def _differs(row: Schedule, one: Declared) -> bool:
-    here = (one.job_type, one.rule, one.missed.value, one.owner)
+    here = (one.job_type, one.rule.text, one.missed.value, one.owner)
     return (row.job_type, row.rule, row.missed, row.owner) != here
 
 
@@ -75,16 +106,33 @@ def due_names(names: Iterable[str], *, now: datetime, using: str) -> list[str]:
     return list(due.order_by("next_tick", "name").values_list("name", flat=True))
 
 
-def next_tick(names: Iterable[str], *, using: str) -> datetime | None:
-    """Return when the first of these schedules ticks."""
+def find_row(name: str, *, using: str) -> Schedule | None:
+    """Return the row of a schedule, without a lock."""
+    return Schedule.objects.using(using).filter(name=name).first()
+
+
+def next_ticks(names: Iterable[str], *, using: str) -> dict[str, datetime]:
+    """Return when each of these schedules ticks next; those that never do are left out."""
     rows = Schedule.objects.using(using).filter(name__in=list(names), next_tick__isnull=False)
-    return rows.order_by("next_tick").values_list("next_tick", flat=True).first()
+    return {name: tick for name, tick in rows.values_list("name", "next_tick") if tick is not None}
+
+
+@contextmanager
+def _alone(using: str) -> Iterator[None]:
+    """Open a short transaction that sees what was committed before its locks, whatever the project's isolation is."""
+    connection = connections[using]
+    nested = connection.in_atomic_block
+    with briefly(using):
+        if connection.vendor == "postgresql" and not nested:
+            with connection.cursor() as cursor:
+                cursor.execute("SET LOCAL TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        yield
 
 
 @contextmanager
 def held(name: str, *, using: str) -> Iterator[Schedule | None]:
     """Open a transaction that holds a schedule, so that nobody else serves it; None while somebody else does."""
-    with briefly(using):
+    with _alone(using):
         rows = Schedule.objects.using(using).filter(name=name)
         if connections[using].features.has_select_for_update_skip_locked:
             rows = rows.select_for_update(skip_locked=True)

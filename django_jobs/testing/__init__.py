@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from django_jobs.testing.clock import JobsClock
     from django_jobs.testing.downstream import Answer, FakeDownstream
     from django_jobs.testing.faults import JobsFaults, Pause
+    from django_jobs.testing.history import Finding, History
     from django_jobs.testing.kit import JobsKit
     from django_jobs.testing.life import SimulatedCrash
     from django_jobs.testing.matrix import CrashMatrix
@@ -32,6 +33,8 @@ _PLACES = {
     "CrashReport": "matrix_report",
     "FakeDownstream": "downstream",
     "FakeReceiver": "receiver",
+    "Finding": "history",
+    "History": "history",
     "JobsClock": "clock",
     "JobsFaults": "faults",
     "JobView": "views",
@@ -53,6 +56,8 @@ __all__ = [
     "FakeDownstream",
     "FakeReceiver",
     "JobView",
+    "Finding",
+    "History",
     "JobsClock",
     "JobsFaults",
     "JobsKit",

@@ -21,6 +21,7 @@ from django_jobs.domain.states import Alone
 from django_jobs.worker.config import Exit, WorkerConfig
 from django_jobs.worker.link import ChildEnd, Order, Word
 from django_jobs.worker.room import Seat
+from django_jobs.worker.stacks import show_on_request
 from django_jobs.worker.wake import Wake
 from django_jobs.worker.watch import watch
 
@@ -220,7 +221,9 @@ def main(argument: str) -> int:
     """Set up Django and serve."""
     config = WorkerConfig.from_json(argument)
     link = ChildEnd(config.link)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor decides; a terminal sends it to the whole group
+    for number in (signal.SIGINT, signal.SIGHUP):  # the supervisor decides; a terminal sends them to the whole group
+        signal.signal(number, signal.SIG_IGN)
+    show_on_request()
     early: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: early.append(1))
     for stream in (sys.stdout, sys.stderr):

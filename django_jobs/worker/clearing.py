@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from django_jobs import clock, telemetry
 from django_jobs.domain.lanes import kind_in
+from django_jobs.domain.lines import one_line
 from django_jobs.store import defer, expire
 from django_jobs.store.claims import Place, before_all
 from django_jobs.store.limits import limits_of, with_room
@@ -167,5 +168,5 @@ class Clearing:
             logger.warning(
                 "The head of queue %s is full of jobs that this worker cannot run (%s); looking behind them",
                 queue,
-                kinds,
+                one_line(kinds),
             )

@@ -17,6 +17,7 @@ from django.utils import timezone, translation
 from django_jobs import faults, telemetry
 from django_jobs.domain.errors import describe
 from django_jobs.domain.identity import fingerprint
+from django_jobs.domain.lines import indented, one_line
 from django_jobs.enqueue.inside import InsideJob, current
 from django_jobs.exceptions import JobsError, LeaseLostError, PayloadError
 from django_jobs.masking import described
@@ -50,7 +51,7 @@ def execute(attempt: RunningAttempt) -> None:
         _note_lost(attempt, error)
     except BaseException as error:  # noqa: BLE001  no handler may end its thread
         text = "The end of attempt %s of job %s could not be recorded\n%s"
-        logger.error(text, attempt.number, attempt.job_id, described(error).traceback)
+        logger.error(text, attempt.number, attempt.job_id, indented(described(error).traceback))
         _record_anyway(attempt, error)
     finally:
         if attempt.completed:  # also when the reply to its COMMIT was lost
@@ -94,7 +95,7 @@ def _record_anyway(attempt: RunningAttempt, error: BaseException) -> None:
 
 
 def _note_lost(attempt: RunningAttempt, error: LeaseLostError) -> None:
-    logger.warning("%s", error, extra={"event": "lease.refused", "job_id": str(attempt.job_id)})
+    logger.warning("%s", one_line(error), extra={"event": "lease.refused", "job_id": str(attempt.job_id)})
     if not attempt.note_refusal_once():
         return
     try:
@@ -146,7 +147,7 @@ def _after_error(attempt: RunningAttempt, error: BaseException) -> None:
     if attempt.completed:
         # The stored form of the error: a traceback as Python prints it would show secrets in its message.
         text = "Code after the completion failed in job %s, which succeeded\n%s"
-        logger.error(text, attempt.job_id, described(error).traceback)
+        logger.error(text, attempt.job_id, indented(described(error).traceback))
         telemetry.emit("job.after_completion_error", job_id=attempt.job_id)
         return
     if attempt.revoked:

@@ -14,6 +14,7 @@ from django.db import connections
 
 from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
+from django_jobs.domain.lines import one_line
 from django_jobs.store.notify import EVENTS
 from django_jobs.worker.line import ERRORS, Line, opened
 from django_jobs.worker.wake import Wake
@@ -134,4 +135,4 @@ class Listener:
 
 
 def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    return one_line(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}")

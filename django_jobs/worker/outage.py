@@ -6,6 +6,7 @@ import logging
 import threading
 
 from django_jobs import clock, telemetry
+from django_jobs.domain.lines import one_line
 from django_jobs.store.contention import is_contention
 
 logger = logging.getLogger("django_jobs.worker")
@@ -40,7 +41,7 @@ class Outage:
         logger.warning(
             "The database does not answer (%s: %s); trying again until it does",
             type(error).__name__,
-            str(error).strip().partition("\n")[0],
+            one_line(str(error).strip().partition("\n")[0]),
         )
 
     def answered(self) -> None:

@@ -13,6 +13,7 @@ from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.exceptions import LeaseLostError
 from django_jobs.store import note_refusal
+from django_jobs.store.completion import read_back
 from django_jobs.worker.alerts import tell_if_dead
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.config import Exit
@@ -96,9 +97,7 @@ class Ending:
             attempt.recorded = True
             claimed = attempt.claimed
             tell_if_dead(attempt, owner=claimed.owner, job_type=claimed.job_type, once=attempt.note_death_once)
-            if attempt.note_refusal_once():
-                with contextlib.suppress(DatabaseError):
-                    note_refusal(attempt, "fail")
+            self._note_refusal(attempt)
         except LOST as problem:
             drop(attempt.using)
             outage.failed(problem)
@@ -106,6 +105,12 @@ class Ending:
             attempt.recorded = True
             logger.warning("Attempt %s of job %s ran past its lease and was ended", attempt.number, attempt.job_id)
             telemetry.emit("attempt.overdue", job_id=attempt.job_id, job_type=attempt.claimed.job_type)
+
+    def _note_refusal(self, attempt: RunningAttempt) -> None:
+        """Note it if somebody took the attempt away; one that ended by itself, or was failed here, was not too late."""
+        with contextlib.suppress(DatabaseError), bounded(attempt.using, RECORD_PATIENCE):
+            if read_back(attempt).outcome in (None, "lost") and attempt.note_refusal_once():
+                note_refusal(attempt, "fail")
 
     def drain(self, stops: Callable[[], int]) -> int:
         """Let running handlers end, then give back what has not; returns the exit code.

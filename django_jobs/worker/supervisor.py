@@ -28,12 +28,15 @@ from django_jobs.worker.outlet import Outlet
 from django_jobs.worker.pulse import Pulse
 from django_jobs.worker.room import Room
 from django_jobs.worker.shutdown import longest_stop
+from django_jobs.worker.stacks import show_no_more, show_on_request
 from django_jobs.worker.wake import Wake
 
 if TYPE_CHECKING:
     from django_jobs.worker.listen import Listener
 
 logger = logging.getLogger("django_jobs.worker")
+
+Handler = signal.Handlers | Callable[..., object] | int | None
 
 TICK = 0.25  # seconds; a child's death wakes the loop at once
 TICK_RESERVED = 0.02  # seconds; while the worker makes room for one job, its children wait for orders
@@ -97,8 +100,7 @@ class Supervisor:
         finally:
             if self._listener is not None:
                 self._listener.stop()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            self._restore_signals(before)
             self._kill_all()
             if self.outlet is not None:
                 self.outlet.stop()
@@ -131,13 +133,34 @@ class Supervisor:
             self._rung += 1
             bells[self._rung % len(bells)].ring_for_events()
 
-    def _install_signals(self) -> dict[int, signal.Handlers | Callable[..., object] | int | None]:
+    def _install_signals(self) -> dict[int, Handler]:
         handlers: dict[int, Callable[..., object]] = {
             signal.SIGTERM: lambda *_: self.request_stop(),
             signal.SIGINT: lambda *_: self.request_stop(),
+            signal.SIGHUP: lambda *_: self._hang_up(),
+            signal.SIGQUIT: lambda *_: self._have_stacks_shown(),
             signal.SIGCHLD: lambda *_: self.wake.set(),
         }
-        return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup: it is to outlive its terminal
+            del handlers[signal.SIGHUP]
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        show_on_request(then_python=True)
+        return before
+
+    def _restore_signals(self, before: dict[int, Handler]) -> None:
+        show_no_more()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def _hang_up(self) -> None:
+        """The terminal is gone: drain. Never a second request to stop, since it may come right after the first one."""
+        if not self.stops:
+            self.request_stop()
+
+    def _have_stacks_shown(self) -> None:
+        for slot in self.slots:
+            if slot.process is not None and slot.line is not None and slot.line.was_ready:
+                slot.process.send_signal(signal.SIGQUIT)
 
     def _record(self) -> WorkerRecord:
         return WorkerRecord(

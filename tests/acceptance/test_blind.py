@@ -123,7 +123,7 @@ def test_r22_stopped_database_makes_a_worker_blind_not_dead(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
-def test_r22_database_stopped_for_a_minute(
+def test_f09_database_stopped_for_a_minute_r22(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
 ) -> None:
     """The same for 60 s and at default times."""
@@ -270,7 +270,7 @@ def test_r23_worker_stops_within_its_grace_whatever_hangs(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
-def test_r23_frozen_backend_is_left_for_another(
+def test_f08_frozen_backend_is_left_for_another_r23(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, heartbeat: Path
 ) -> None:
     """Each server process of the worker frozen for good, one after the other: loops leave it and go on."""
@@ -304,7 +304,7 @@ def test_r23_frozen_backend_is_left_for_another(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.postgres
-def test_r23_database_paused_for_a_minute_costs_nobody_a_job(
+def test_f08_database_paused_for_a_minute_costs_nobody_a_job_r23(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, rows: Rows, tmp_path: Path
 ) -> None:
     """Every server process frozen for 60 s under 3 workers with running jobs: nobody judges, all finish once."""

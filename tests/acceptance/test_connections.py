@@ -32,7 +32,7 @@ CELLS = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_connections_ended_and_server_restarted_in_every_configuration(
+def test_f09_connections_ended_and_server_restarted_in_every_configuration(
     own_server: Cluster, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """Connections ended every 2 s for 20 s, one restart: same processes, all jobs succeed once, flow back within 5 s."""

@@ -27,7 +27,9 @@ def freeze_and_replace(make_worker: MakeWorker, witness: Witness) -> WorkerProce
     return frozen
 
 
-def test_woken_worker_is_refused_counted_and_serves_on(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+def test_f04_woken_worker_is_refused_counted_and_serves_on(
+    make_worker: MakeWorker, witness: Witness, rows: Rows
+) -> None:
     """The other worker's finish stands; the late one changes nothing, is counted on its attempt, and told."""
     job_id = frozen_call.enqueue(n=1, first=1.0).id
     frozen = freeze_and_replace(make_worker, witness)
@@ -43,7 +45,7 @@ def test_woken_worker_is_refused_counted_and_serves_on(make_worker: MakeWorker, 
     assert_serves(frozen, witness)
 
 
-def test_success_of_a_woken_worker_does_not_hide_a_dead_letter(
+def test_f04_success_of_a_woken_worker_does_not_hide_a_dead_letter(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
     """Also when the new owner dead-lettered the job, the late success is refused and the dead letter stays."""

@@ -21,9 +21,9 @@ THREADS, JOBS, WARM_UP, QUERIES = 8, 3000, 1000, 40
 MEGABYTE = 1024 * 1024
 
 
-def most_connections(*, threads: int, processes: int = 1) -> int:
-    """Return what docs/how-to/run-workers.md promises: a thread, a child's loop, its events, the heart and the ear."""
-    return processes * (threads + 2) + 2
+def most_connections(*, threads: int, processes: int = 1, schedules: bool = False) -> int:
+    """Return what docs/how-to/run-workers.md promises: threads, a child's loop, its events, heart, ear and schedules."""
+    return processes * (threads + 2) + 2 + schedules
 
 
 def memory_of(pid: int) -> int:
@@ -96,5 +96,22 @@ def test_worker_has_the_connections_that_the_manual_counts(
     seen.append(backends() - before)
 
     assert max(seen) == bound
+    worker.term()
+    assert worker.wait(seconds=30) == 0
+
+
+@pytest.mark.postgres
+def test_worker_with_schedules_has_one_connection_more(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+    """An idle worker that serves a schedule every second: its loops, the heart, the ear and one for the schedules."""
+    before = backends()
+    worker = make_worker(threads=1, env={"JOBS_IMPORTS": "tests.acceptance.scheduled_handlers"}).start()
+    seen: list[int] = []
+
+    def has_run() -> bool:
+        seen.append(backends() - before)
+        return Job.objects.filter(state="succeeded").count() >= 5
+
+    worker.wait_for(has_run, seconds=150, what="five ticks")
+    assert max(seen) <= most_connections(threads=1, schedules=True)
     worker.term()
     assert worker.wait(seconds=30) == 0

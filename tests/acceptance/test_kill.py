@@ -62,7 +62,7 @@ def test_killed_children_lose_and_double_nothing(make_worker: MakeWorker, witnes
 
 @pytest.mark.slow
 @pytest.mark.parametrize("handler", [row, work], ids=["atomic", "context"])
-def test_ten_kills_in_200_jobs_at_default_times(
+def test_f02_ten_kills_in_200_jobs_at_default_times(
     make_worker: MakeWorker, witness: Witness, rows: Rows, handler: object, vendor: str
 ) -> None:
     """200 jobs, ten kills of the child: 0 lost, 0 stuck, 200 rows; median recovery at most 2 s."""

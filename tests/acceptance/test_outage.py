@@ -50,14 +50,14 @@ def end_connections() -> None:
 
 
 @pytest.mark.postgres
-def test_terminated_connections_cost_no_job_and_no_process(make_worker: MakeWorker, rows: Rows) -> None:
+def test_f06_terminated_connections_cost_no_job_and_no_process(make_worker: MakeWorker, rows: Rows) -> None:
     """All connections ended three times: the same processes go on and every job succeeds, each row once."""
     run_with_ended_connections(make_worker, rows, turns=3, every=1.0)
 
 
 @pytest.mark.slow
 @pytest.mark.postgres
-def test_connections_ended_for_ten_seconds_cost_no_job(make_worker: MakeWorker, rows: Rows) -> None:
+def test_f06_connections_ended_for_ten_seconds_cost_no_job(make_worker: MakeWorker, rows: Rows) -> None:
     """The same every 2 s for 10 s."""
     run_with_ended_connections(make_worker, rows, turns=5, every=2.0)
 
@@ -84,7 +84,7 @@ def run_with_ended_connections(make_worker: MakeWorker, rows: Rows, *, turns: in
 
 
 @pytest.mark.postgres
-def test_restarted_server_is_found_again(own_server: Cluster, make_worker: MakeWorker, witness: Witness) -> None:
+def test_f09_restarted_server_is_found_again(own_server: Cluster, make_worker: MakeWorker, witness: Witness) -> None:
     """Immediate restarts under load: same processes, every job succeeds, work flows again within 5 s, few log lines."""
     work.enqueue_many([{"n": n, "seconds": 0.05} for n in range(40)])
     worker = make_worker(database_url=own_server.url(), threads=2).start().wait_ready()
@@ -109,7 +109,7 @@ def test_restarted_server_is_found_again(own_server: Cluster, make_worker: MakeW
 
 @pytest.mark.slow
 @pytest.mark.postgres
-def test_hanging_server_does_not_keep_a_worker_from_stopping(own_server: Cluster, make_worker: MakeWorker) -> None:
+def test_f08_hanging_server_does_not_keep_a_worker_from_stopping(own_server: Cluster, make_worker: MakeWorker) -> None:
     """A frozen server answers nothing: TERM is still passed on, and the worker ends in its time."""
     worker = make_worker(database_url=own_server.url(), arguments=("--grace", "1")).start().wait_ready()
     own_server.pause()

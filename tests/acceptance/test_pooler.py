@@ -23,7 +23,7 @@ Rows = Callable[[], Counter[int]]
 JOBS = 200
 
 
-def test_jobs_of_every_kind_survive_a_pooler_and_a_kill(
+def test_f11_jobs_of_every_kind_survive_a_pooler_and_a_kill(
     make_worker: MakeWorker, witness: Witness, rows: Rows, pooler: Pooler
 ) -> None:
     """Atomic handlers, completions, steps, effects and follow-up jobs share few sessions and leave nothing in them."""
@@ -53,7 +53,7 @@ def test_jobs_of_every_kind_survive_a_pooler_and_a_kill(
     assert verify(using="default").violated == ()
 
 
-def test_worker_with_a_direct_line_is_woken_behind_a_pooler(
+def test_f11_worker_with_a_direct_line_is_woken_behind_a_pooler(
     make_worker: MakeWorker, witness: Witness, rows: Rows, pooler: Pooler, database_url: str
 ) -> None:
     """LISTEN_DSN goes past the pooler: a job starts long before the poll."""

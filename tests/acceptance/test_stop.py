@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Rows = Callable[[], Counter[int]]
 
 
-def test_idle_worker_ends_within_a_second(make_worker: MakeWorker, vendor: str) -> None:
+def test_f03_idle_worker_ends_within_a_second(make_worker: MakeWorker, vendor: str) -> None:
     """TERM and INT end an idle worker cleanly within a second, and its row says so."""
     number = signal.SIGTERM if vendor == "postgresql" else signal.SIGINT
     worker = make_worker().start().wait_ready()
@@ -36,7 +36,7 @@ def test_idle_worker_ends_within_a_second(make_worker: MakeWorker, vendor: str) 
     assert group_members(worker.pid) == []
 
 
-def test_running_handler_may_finish_within_the_grace(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+def test_f03_running_handler_may_finish_within_the_grace(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """A stop lets a short handler finish, takes no other job, and exits 0, also when the whole group got the signal."""
     work.enqueue(n=1, seconds=1.5)
     worker = make_worker(threads=1).start()
@@ -51,7 +51,7 @@ def test_running_handler_may_finish_within_the_grace(make_worker: MakeWorker, wi
     assert rows() == {1: 1}
 
 
-def test_handler_longer_than_the_grace_is_given_back(
+def test_f03_handler_longer_than_the_grace_is_given_back(
     make_worker: MakeWorker, witness: Witness, rows: Rows, vendor: str
 ) -> None:
     """After the grace the job is released and charged nothing, the worker exits 3, and nothing stays running.
@@ -73,7 +73,7 @@ def test_handler_longer_than_the_grace_is_given_back(
 
 
 @pytest.mark.sqlite
-def test_second_signal_stops_at_once(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+def test_f03_second_signal_stops_at_once(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """A second TERM does not wait for the grace: the job is released and the worker exits 3."""
     work.enqueue(n=1, seconds=60)
     worker = make_worker(threads=1, arguments=("--grace", "60")).start()
@@ -90,7 +90,9 @@ def test_second_signal_stops_at_once(make_worker: MakeWorker, witness: Witness, 
     assert outcomes() == {"released": 1}
 
 
-def test_job_is_not_given_back_while_a_request_is_open(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+def test_f03_job_is_not_given_back_while_a_request_is_open(
+    make_worker: MakeWorker, witness: Witness, rows: Rows
+) -> None:
     """Even a second TERM waits for the answer of a provider before the job is released."""
     open_call.enqueue(n=1, seconds=2.0)
     worker = make_worker(threads=1, arguments=("--grace", "1")).start()
@@ -108,7 +110,9 @@ def test_job_is_not_given_back_while_a_request_is_open(make_worker: MakeWorker, 
 
 
 @pytest.mark.postgres
-def test_children_of_a_killed_supervisor_drain_and_end(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
+def test_f03_children_of_a_killed_supervisor_drain_and_end(
+    make_worker: MakeWorker, witness: Witness, rows: Rows
+) -> None:
     """kill -9 of the supervisor alone: the child finishes what it runs, takes no other job, and ends."""
     work.enqueue(n=1, seconds=1.0)
     worker = make_worker(threads=1).start()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,16 +15,18 @@ from typing import Any
 import pytest
 
 from django_jobs.faults.arming import VARIABLE, Fault
-from django_jobs.models import Attempt, Compensation, Job, SideEffect
-from django_jobs.operate.verify import verify
-from tests.acceptance.conftest import MakeWorker, count_rows
+from django_jobs.models import Compensation, Job, SideEffect
+from tests.acceptance.conftest import MakeWorker
 from tests.acceptance.workers import QUICK, Witness, WorkerProcess, wait_for
 from tests.crash import handlers
-from tests.crash.cells import LATE, Cell
+from tests.crash.cells import FAULTS, Cell
+from tests.crash.hits import AFTER, AT, Hit
+from tests.crash.judging import judge, judge_all, judge_cancel, newest, was_too_slow
 from tests.factories_compensation import compensate
 
-FIRES_WITHIN = 15.0  # seconds
-ENDS_WITHIN = 60.0  # a compensation has the default delays between attempts
+FIRES_WITHIN = 120.0  # seconds
+ENDS_WITHIN = 180.0  # a compensation has the default delays between attempts
+TRIES = 3  # of a cell that failed for want of time
 DONE = {"succeeded", "cancelled", "dead_lettered"}
 QUEUES = {"narrow": {"limit": 4}}
 
@@ -46,6 +46,7 @@ class Matrix:
     ran: list[Cell] = field(default_factory=list)
     left_out: list[Cell] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    _judgements: list[tuple[Cell, Callable[[], None]]] = field(default_factory=list)
     _limits: bool = False
     _stops: bool = False  # then there is one worker, which kills its frozen child by itself
     _running: list[WorkerProcess] = field(default_factory=list)
@@ -60,23 +61,36 @@ class Matrix:
         if cell.why_not:
             self.left_out.append(cell)
             return
-        n = next(self._numbers)
+        began = time.monotonic()
+        why = ""
+        for _ in range(TRIES):
+            why = self._tried(cell)
+            if not why or not was_too_slow():
+                break
+            print(f"  again, because the machine was too slow for a call: {cell}", flush=True)
+        self.ran.append(cell)
+        print(f"  {'FAILED' if why else 'ok':6} {time.monotonic() - began:5.1f} s  {cell} -> {cell.code}", flush=True)
+        if why:
+            self.failed[str(cell)] = why
+            print(why[:1500], flush=True)  # a run takes minutes, and its report comes last
+
+    def _tried(self, cell: Cell) -> str:
+        """Try one cell; returns what was wrong, and then the next one starts with new workers."""
         if (self._limits, self._stops) != (cell.scenario.limits, cell.scenario.stops):
             self._start_anew()
             self._limits, self._stops = cell.scenario.limits, cell.scenario.stops
-        self._keep_running()
-        began = time.monotonic()
+        self.keep_running()
         try:
-            self._run(cell, n)
+            self._run(cell, next(self._numbers))
         except AssertionError as error:
-            self.failed[str(cell)] = f"{error}\n{_newest()}\n{self._log()}"
+            why = f"{error}\n{newest()}\n{self.log()}"
             self._start_anew()
-        self.ran.append(cell)
-        outcome = "FAILED" if str(cell) in self.failed else "ok"
-        print(f"  {outcome:6} {time.monotonic() - began:5.1f} s  {cell} -> {cell.code}", flush=True)
+            return why
+        return ""
 
     def report(self, *, least: int) -> None:
         """Print what was run, and fail with what did not go as the table says, or if less was run than is recorded."""
+        self._judge_again()
         print(f"{len(self.ran)} cells run, {len(self.left_out)} not applicable, {len(self.failed)} failed")
         for cell in self.left_out:
             print(f"  not applicable: {cell}: {cell.why_not}")
@@ -88,54 +102,50 @@ class Matrix:
         marker = self.folder / f"fired{n}.json"
         job_id = self._arm_and_enqueue(cell, n, marker)
         if cell.scenario.stops:
-            wait_for(lambda: self.witness.lines("start", n=n), seconds=FIRES_WITHIN, what="the handler")
+            wait_for(lambda: self._has_begun(n), seconds=FIRES_WITHIN, what="the handler")
             self._running[0].term()
         wait_for(marker.exists, seconds=FIRES_WITHIN, what="the fault to fire")
-        fired = json.loads(marker.read_text())
-        if cell.kind == "term":
-            assert self._stopped().wait(seconds=7) == 0, "a stop is a clean one"
-            self._keep_running()
+        hit = Hit(cell=cell, job_id=job_id, fired=json.loads(marker.read_text()), matrix=self)
+        AT.get(cell.kind, Hit.leave)(hit)
         wait_for(lambda: self._is_done(job_id), seconds=ENDS_WITHIN, what="the end of the job")
-        if cell.kind == "freeze":
-            with contextlib.suppress(ProcessLookupError):  # a worker that stops has killed it
-                os.kill(fired["pid"], signal.SIGCONT)
-        self._judge(cell, job_id, n)
+        AFTER.get(cell.kind, Hit.leave)(hit)
+        self._file.unlink()
+        if cell.kind == "cancel":
+            judgement = partial(judge_cancel, cell, job_id, n, witness=self.witness, told=hit.told)
+        else:
+            judgement = partial(judge, cell, job_id, n, witness=self.witness)
+        judgement()
+        judge_all()
+        self._judgements.append((cell, judgement))
+
+    def _judge_again(self) -> None:
+        """See that nothing has changed since: what a fault left behind may have come after the end of the job."""
+        for cell, judgement in self._judgements:
+            try:
+                judgement()
+            except AssertionError as error:
+                self.failed[str(cell)] = f"later: {error}"
 
     def _arm_and_enqueue(self, cell: Cell, n: int, marker: Path) -> Any:
-        fault = Fault(point=cell.point, kind=cell.kind, marker=str(marker))
+        fault = Fault(point=cell.point, kind=FAULTS.get(cell.kind, cell.kind), marker=str(marker))
         draft = self._file.with_suffix(".new")
         draft.write_text(fault.to_json())
         draft.replace(self._file)
         return ENQUEUE.get(cell.scenario.name, _now(cell.scenario.name))(n)
 
+    def _has_begun(self, n: int) -> bool:
+        self.keep_running()  # the worker of the cell before was asked to stop, and may end only now
+        return bool(self.witness.lines("start", n=n))
+
     def _is_done(self, job_id: Any) -> bool:
-        self._keep_running()  # a fault that ended a whole worker leaves its work to the next one
+        self.keep_running()  # a fault that ended a whole worker leaves its work to the next one
         return Job.objects.filter(pk=job_id, state__in=DONE).exists()
 
-    def _judge(self, cell: Cell, job_id: Any, n: int) -> None:
-        self._file.unlink()
-        story = _story(job_id)
-        assert Job.objects.get(pk=job_id).state == cell.scenario.state, story
-        attempts = Attempt.objects.filter(job_id=job_id).order_by("number")
-        found = tuple(attempts.values_list("outcome", flat=True))
-        assert found == cell.scenario.attempts(cell.code), f"expected {cell.scenario.attempts(cell.code)}: {story}"
-        assert count_rows()[n] == cell.scenario.row, f"{count_rows()[n]} business rows"
-        assert len(self.witness.lines("applied", n=n)) == cell.scenario.effects, "effects of the provider"
-        assert len(self.witness.lines("applied", n=-n)) == cell.scenario.returns, "effects that were taken back"
-        if cell.code == LATE:
-            wait_for(lambda: self._was_refused(job_id), seconds=10, what="the refusal")
-        else:
-            assert not self._was_refused(job_id), f"nothing was too late here: {story}"
-        violated = [(item.invariant.name, item.ids) for item in verify(using="default").violated]
-        assert violated == []
-
-    def _was_refused(self, job_id: Any) -> bool:
-        return Attempt.objects.filter(job_id=job_id, refused_count__gt=0).exists()
-
-    def _keep_running(self) -> None:
+    def keep_running(self) -> None:
+        """Start workers for those that have ended."""
         self._running = [worker for worker in self._running if worker.is_running()]
         while len(self._running) < (1 if self._stops else self.workers):
-            self._running.append(self._make().start().wait_ready())
+            self._running.append(self._make().start().wait_ready(seconds=240))
 
     def _make(self) -> WorkerProcess:
         env = {
@@ -151,7 +161,7 @@ class Matrix:
             env=env,
         )
 
-    def _stopped(self) -> WorkerProcess:
+    def stopped(self) -> WorkerProcess:
         """Return the worker that was asked to stop; with several, the one that ends."""
         if len(self._running) == 1:
             return self._running[0]
@@ -163,7 +173,8 @@ class Matrix:
             worker.kill_group()
         self._running.clear()
 
-    def _log(self) -> str:
+    def log(self) -> str:
+        """Return the end of what the workers printed."""
         return "\n".join(worker.text[-9000:] for worker in self._running)
 
 
@@ -183,15 +194,3 @@ ENQUEUE: dict[str, Callable[[int], Any]] = {
     "compensating": _compensated,
     "due": lambda n: handlers.row.using(run_after=timedelta(seconds=0.3)).enqueue(n=n).id,
 }
-
-
-def _newest() -> str:
-    return _story(Job.objects.latest("created_at", "id").pk)
-
-
-def _story(job_id: Any) -> str:
-    """Tell the job and its attempts as they stand."""
-    job = Job.objects.get(pk=job_id)
-    told = Attempt.objects.filter(job_id=job_id).order_by("number")
-    attempts = [(a.number, a.outcome, a.error_type, a.message[:100], a.loss_cause, a.refused_count) for a in told]
-    return f"{job.state} {attempts}"

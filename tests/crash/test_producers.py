@@ -26,10 +26,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 Rows = Callable[[], Counter[int]]
 ERRORS = (InjectedError, OperationalError, InterfaceError, InternalError)
-LOST = ("lose_request", "lose_reply", "terminate")
+AGAIN = ("deadlock", "serialization")  # what a statement outside of a transaction is run again after
+LOST = ("lose_request", "lose_reply", "terminate", "crowd", "lock_timeout", "disk_full", *AGAIN)
 # What the repeat of a producer that got an error, or that was hit right after it got none, is told.
 REPEATED: dict[tuple[str, bool], dict[str, str]] = {
-    ("enqueue.before_insert", False): {"raise": "created", **dict.fromkeys(LOST, "created"), "lose_reply": "duplicate"},
+    ("enqueue.before_insert", False): {
+        **dict.fromkeys(("raise", *LOST), "created"),
+        **dict.fromkeys(("lose_reply", *AGAIN), "duplicate"),
+    },
     ("enqueue.before_insert", True): {"raise": "created", **dict.fromkeys(LOST, "created")},
     ("enqueue.after_insert", True): {"raise": "created", **dict.fromkeys(LOST, "created"), "lose_reply": "duplicate"},
     ("enqueue.after_commit", False): {"raise": "duplicate", **dict.fromkeys(LOST, "duplicate")},
@@ -69,8 +73,8 @@ def test_repeat_of_a_producer_whose_own_code_failed(rows: Rows, point: str, atom
 @pytest.mark.postgres
 @pytest.mark.parametrize("kind", LOST)
 @pytest.mark.parametrize(("point", "atomic"), REPEATED)
-def test_repeat_of_a_producer_that_lost_its_connection(rows: Rows, point: str, atomic: bool, kind: str) -> None:
-    """The same when a request, a reply or the session was lost: after a lost reply the repeat finds the job."""
+def test_repeat_of_a_producer_whose_server_did_not_answer(rows: Rows, point: str, atomic: bool, kind: str) -> None:
+    """The same when a request, a reply or the session was lost, or a statement was refused."""
     repeat(rows, point, kind, atomic=atomic)
 
 

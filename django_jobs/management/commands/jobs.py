@@ -11,6 +11,7 @@ from django.db import DatabaseError, connections, router
 from django_jobs.management.verb import USAGE
 from django_jobs.management.verbs import VERBS
 from django_jobs.models import Job
+from django_jobs.operate.wording import visible
 
 
 class Command(BaseCommand):
@@ -44,9 +45,13 @@ class Command(BaseCommand):
         if verb.name == "work":
             self.check()
         try:
-            code = verb.run(options, self.stdout.write)
+            code = verb.run(options, self._write)
         except DatabaseError as error:
             msg = f"Database {alias!r} cannot be read: {str(error).strip()}. Is it running and migrated?"
             raise CommandError(msg) from error
         if code:
             sys.exit(code)
+
+    def _write(self, text: str) -> None:
+        """Write what a verb says; whatever stands in the rows, nothing drives the terminal."""
+        self.stdout.write(visible(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import socket
 import sys
@@ -25,6 +26,8 @@ from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat_file import check as check_heartbeat_file
 from django_jobs.worker.outlet import Outlet, port
 from django_jobs.worker.supervisor import Supervisor
+
+logger = logging.getLogger("django_jobs.worker")
 
 
 def at_least_one(text: str) -> int:
@@ -123,6 +126,7 @@ def work(options: dict[str, Any]) -> int:
     if alias not in connections:
         msg = f"There is no database {alias!r} in DATABASES."
         raise CommandError(msg, returncode=2)
+    _warn_root()
     path = options["heartbeat_file"]
     try:
         if path:
@@ -151,6 +155,12 @@ def work(options: dict[str, Any]) -> int:
     return Supervisor(config, host=host, outlet=_outlet(config, options)).run()
 
 
+def _warn_root() -> None:
+    """Say it when handlers would have every right on this machine: what takes over a handler takes over all."""
+    if getattr(os, "geteuid", lambda: 1)() == 0:
+        logger.warning("The worker runs as root. Run it as a user of its own, which may do what its handlers need")
+
+
 def _outlet(config: WorkerConfig, options: dict[str, Any]) -> Outlet | None:
     number = options["metrics_port"]
     if not number or port.make is None:
@@ -164,7 +174,7 @@ def _outlet(config: WorkerConfig, options: dict[str, Any]) -> Outlet | None:
 
 
 class Command(BaseCommand):
-    """Serve jobs until stopped. TERM or INT drains, a second one stops at once.
+    """Serve jobs until stopped. TERM or INT drains, a second one stops at once; HUP drains; QUIT shows all stacks.
 
     Exit codes: 0 stopped or drained, 1 failure, 2 usage, 3 the grace was over before every handler had ended.
     """

@@ -8,9 +8,9 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from django_jobs.models import Job
+from django_jobs.models import Job, Schedule
 from tests.factories import AttemptFactory, JobFactory
-from tests.factories_pages import one_of_each, person
+from tests.factories_pages import ScheduleFactory, ScheduleTickFactory, one_of_each, person
 from tests.integration.admin.conftest import address
 from tests.queries import asked
 
@@ -72,6 +72,25 @@ def test_job_page_makes_the_same_queries_at_1_and_200_attempts(viewer: Client, a
     after = read(viewer, address("job", "change", job.pk))
 
     assert len(before) == len(after) <= 23
+
+
+def test_schedules_make_few_queries_however_many_there_are(viewer: Client) -> None:
+    """One schedule or thirty, with a hundred ticks: list and page make at most ten queries, the same ones."""
+    first_page = ScheduleFactory(name="a")
+    viewer.get(address("schedule", "changelist"))  # content types are read once per process
+    first = [read(viewer, url) for url in _addresses(first_page)]
+    for number in range(30):
+        ScheduleFactory(name=f"b{number}")
+    for number in range(100):
+        ScheduleTickFactory(schedule_name="a", minutes=number)
+    then = [read(viewer, url) for url in _addresses(first_page)]
+
+    assert [len(found) for found in first] == [len(found) for found in then]
+    assert max(len(found) for found in then) <= MOST
+
+
+def _addresses(row: Schedule) -> list[str]:
+    return [address("schedule", "changelist"), address("schedule", "change", row.pk)]
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,7 @@ def test_unknown_database_is_a_usage_error(verb: str) -> None:
         "resolve": (uuid.uuid4(), "--not-applied", "--evidence", "the provider knows nothing of it"),
         "reroute": ("shop.order.paid",),
         "crashtest": ("shop.charge",),
+        "run-schedule": ("shop.report",),
         "subscriptions": ("list",),
         "resume": pause,
         "pause": (*pause, "--reason", "why"),

@@ -213,7 +213,7 @@ def _renamed() -> str:
 def test_contract_refuses_what_nobody_declared() -> None:
     """A slip of the pen is told."""
     with pytest.raises(
-        CommandError, match=r"neither a job type nor an operation nor an event type 'shop\.nothing'"
+        CommandError, match=r"neither a job type nor an operation, event type or schedule 'shop\.nothing'"
     ) as caught:
         jobs("contract", "shop.nothing")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import models
 
+from django_jobs.domain.identity import fingerprint
 from django_jobs.models import Delivery, DeliveryAttempt, JobStep, OperatorAction, OutboxEvent, PrunedOrder
 from tests.factories_outbox import DeliveryAttemptFactory, DeliveryFactory, OrderingKeyFactory, OutboxEventFactory
 from tests.integration.operate.corruptions import corrupts, unguard
@@ -47,6 +48,8 @@ def _audited(delivery: Delivery, action: str) -> None:
         reason="it was asked for",
         delivery_id=delivery.pk,
         event_id=delivery.event_id,
+        given_digest=fingerprint("{}"),
+        plan_digest=fingerprint("{}"),
         created_at=delivery.created_at,
     )
 

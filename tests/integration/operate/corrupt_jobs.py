@@ -85,7 +85,7 @@ def loss_not_counted() -> set[Any]:
 
 @corrupts("J3")
 def loss_of_a_poisoned_job_not_counted() -> set[Any]:
-    return set_job(Story().claim().lose(dead="poison"), lost_count=0, exit_lost_count=0, isolation="")
+    return set_job(Story().claim(alone="child").lose(dead="poison"), lost_count=0, exit_lost_count=0, isolation="")
 
 
 @corrupts("J3")
@@ -218,7 +218,7 @@ def replay_of_another_plan() -> set[Any]:
 
 @corrupts("J12")
 def discard_that_nobody_decided() -> set[Any]:
-    story = Story().claim().fail(dead="age")
+    story = Story().claim().fail(dead="unknown_budget")
     return set_job(story, resolution="discarded", finished_at=story.now)
 
 

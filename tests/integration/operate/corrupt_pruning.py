@@ -105,7 +105,7 @@ def content_of_an_unfinished_job_removed() -> set[Any]:
     story = pruned_content()
     Attempt.objects.filter(number=2).update(outcome="failed", error_class="permanent", error_type="E")
     unguard(Job)
-    Job.objects.update(state="dead_lettered", finished_at=None, dead_reason="age", dead_at=story.now)
+    Job.objects.update(state="dead_lettered", finished_at=None, dead_reason="permanent", dead_at=story.now)
     return {story.job.pk}
 
 

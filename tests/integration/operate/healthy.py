@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django_jobs import clock
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import IdempotencyKey, PrunedStretch
 from tests.integration.operate.cancelled_stories import healthy_cancels
@@ -31,7 +32,7 @@ def healthy() -> None:
     Story().cancel()
     healthy_cancels(Story)
     Story().expire()
-    settled = Story(key="order:10").claim().fail(dead="age").discard()
+    settled = Story(key="order:10").claim().fail(error_class="transient", dead="age").discard()
     Story(key="order:10", takes_over=settled.job)
     pruned = IdempotencyKey(job_id=uuid7(), scope="/gone", key="order:11", payload_fingerprint=ERROR, ttl_seconds=1.0)
     pruned.created_at = pruned.expires_at = settled.now
@@ -42,8 +43,8 @@ def healthy() -> None:
         first_job_id=pruned.pk,
         last_job_id=pruned.pk,
         rows=1,
-        finished_before=settled.now,
-        created_at=settled.now,
+        finished_before=clock.now(),
+        created_at=clock.now(),
     )
     Story(key="order:3", takes_over=Story(key="order:3").claim().succeed().job)
     _healthy_effects()

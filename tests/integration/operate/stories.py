@@ -225,8 +225,8 @@ class Story:
                 "from_state": self.job.state,
                 "from_revision": self.job.revision,
                 "from_generation": self.job.generation,
-                "given_digest": "v1:a",
-                "plan_digest": "v1:a",
+                "given_digest": fingerprint("{}"),
+                "plan_digest": fingerprint("{}"),
                 "created_at": self.pass_time(),
                 **fields,
             }

@@ -146,7 +146,7 @@ def test_compensation_stands_against_a_discard_until_it_is_void(trait: str, allo
 def test_discarded_compensation_is_void() -> None:
     """The job that was to take an effect back is given up: another one may be asked for, and the plan says so."""
     story, effect = charged()
-    taking_back = Story().claim().fail(dead="age")
+    taking_back = Story().claim().fail(error_class="transient", dead="age")
     CompensationFactory(effect=effect.row, job_id=taking_back.job.pk)
     lines = " ".join(discard(taking_back).plan().lines)
 

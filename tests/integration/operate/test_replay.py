@@ -198,7 +198,10 @@ def test_effect_that_may_happen_again_is_acknowledged_by_itself() -> None:
         (lambda story: story.claim(), "this job is running"),
         (lambda story: story.claim().succeed(), "this job is succeeded"),
         (lambda story: story.cancel(), "this job is cancelled"),
-        (lambda story: story.claim().fail(dead="age").discard(), "was discarded; that decision stands"),
+        (
+            lambda story: story.claim().fail(error_class="transient", dead="age").discard(),
+            "was discarded; that decision stands",
+        ),
     ],
 )
 def test_only_an_open_dead_letter_is_replayed(tell: Tell, said: str) -> None:
@@ -279,7 +282,7 @@ def test_start_at_an_instant_is_kept() -> None:
     decided(replay(story, run_after=moment))
     assert (Job.objects.get().state, Job.objects.get().available_at) == ("scheduled", moment)
 
-    second = Story().claim().fail(dead="age")
+    second = Story().claim().fail(error_class="transient", dead="age")
     decided(replay(second, run_after=datetime(2020, 1, 1, tzinfo=UTC)))
     assert Job.objects.get(pk=second.job.pk).state == "queued"
 
@@ -380,7 +383,7 @@ def guarded() -> Iterator[str]:
 )
 def test_user_without_a_permission_changes_nothing(guarded: str, holds: set[str], missing: str) -> None:
     """The replay's permission and the job type's own are both asked for under the lock."""
-    story = Story(job_type=guarded).claim().fail(dead="age")
+    story = Story(job_type=guarded).claim().fail(error_class="transient", dead="age")
     before = everything()
 
     with pytest.raises(PermissionDenied, match=missing):
@@ -392,7 +395,7 @@ def test_user_without_a_permission_changes_nothing(guarded: str, holds: set[str]
 
 def test_user_with_both_permissions_may(guarded: str) -> None:
     """Nothing else is needed."""
-    story = Story(job_type=guarded).claim().fail(dead="age")
+    story = Story(job_type=guarded).claim().fail(error_class="transient", dead="age")
 
     decided(replay(story), user=Person(holds={"django_jobs.replay_job", "billing.replay_charges"}))
 

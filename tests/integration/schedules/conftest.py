@@ -51,6 +51,7 @@ def scheduled(hands: Hands) -> Callable[..., Any]:
 
     def declare(rule: Any, function: Any = None, **options: Any) -> Any:
         handler = job(type=options.pop("type", "tests.scheduled"), **options.pop("job", {}))(function or nothing)
+        declared.forget_schedule(options.get("name") or handler.definition.job_type)
         found = declared.schedule(handler, rule, **options)
         announce_schedules(using="default")
         return found

@@ -15,12 +15,15 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client
 from django.urls import reverse
+from prometheus_client import CollectorRegistry
 
-from django_jobs import Every
+from django_jobs import Every, telemetry
 from django_jobs.define import schedules as declared
 from django_jobs.exceptions import ActionRefusedError
 from django_jobs.models import Job, OperatorAction, Schedule, ScheduleTick
+from django_jobs.observe.metrics import Metrics
 from django_jobs.operate.action import Operator
+from django_jobs.operate.doctor import diagnose
 from django_jobs.operate.run_schedule import RunSchedule, ScheduleNotFoundError
 from tests.integration.schedules.conftest import Hands, turn
 
@@ -115,3 +118,45 @@ def test_admin_shows_schedules_and_runs_one(scheduled: Callable[..., Any], hands
     assert client.get(run).status_code == 403
     user.user_permissions.add(Permission.objects.get(codename="run_schedule"))
     assert "One more job runs" in client.get(run).content.decode()
+
+
+def test_contract_lists_schedules(scheduled: Callable[..., Any]) -> None:
+    """By the schedule's name or its job type; with what makes the arguments."""
+    scheduled(MINUTELY, name="every minute", missed="skip", arguments=lambda tick: {})
+    for name in ("every minute", "tests.scheduled"):
+        told = jobs("contract", name)
+        assert "SCHEDULE every minute" in told
+        assert "skip, at most" in told
+    assert json.loads(jobs("contract", "every minute", "--json"))["schedules"][0]["rule"] == "every 60 s"
+
+
+def test_doctor_names_a_schedule_that_nobody_serves(scheduled: Callable[..., Any], hands: Hands) -> None:
+    """From half a minute after its tick on, unless somebody holds it back on purpose."""
+    one = scheduled(MINUTELY)
+
+    def found() -> list[str]:
+        return [item.text for item in diagnose(using="default").findings if item.id == "schedule-not-served"]
+
+    hands.move(seconds=60)
+    assert found() == []
+    hands.move(seconds=1)
+    assert len(found()) == 1
+    assert one.name in found()[0]
+    jobs("pause", "schedule", one.name, "--as", "ann", "--reason", "month's end")
+    assert found() == []
+
+
+def test_metrics_count_ticks_and_how_late_they_are(
+    scheduled: Callable[..., Any], hands: Hands, django_capture_on_commit_callbacks: Any
+) -> None:
+    """By what came of them, once they are committed."""
+    scheduled(MINUTELY)
+    registry = CollectorRegistry()
+    hands.move(seconds=32)
+    stop = telemetry.subscribe(Metrics(registry))
+    with django_capture_on_commit_callbacks(execute=True):
+        turn()
+    stop()
+    labels = {"queue": "default", "job_type": "tests.scheduled", "priority": "normal"}
+    ticks = registry.get_sample_value("django_jobs_schedule_ticks_total", {**labels, "outcome": "enqueued"})
+    assert (ticks, registry.get_sample_value("django_jobs_schedule_lateness_seconds_sum", labels)) == (1, 2)

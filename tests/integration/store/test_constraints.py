@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.apps import apps
 from django.db import IntegrityError, models, transaction
 
 from django_jobs import clock
-from django_jobs.models import EffectAdoption, EffectStake, Installation, JobStep
+from django_jobs.domain.states import TickOutcome
+from django_jobs.models import EffectAdoption, EffectStake, Installation, JobStep, ScheduleTick
 from tests.databases import Server
 from tests.factories import (
     AttemptFactory,
@@ -24,6 +25,7 @@ from tests.factories import (
 from tests.integration.store import impossible_events
 
 Write = Callable[[], object]
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def _soon() -> object:
@@ -78,6 +80,7 @@ CHECKS: list[tuple[str, str, Write]] = [
     ("send_times_in_order", "deadline before start", lambda: SendFactory(deadline_at=clock.now() - timedelta(hours=1))),
     ("send_times_in_order", "settled before deadline", lambda: SendFactory(settled_at=clock.now())),
     ("pause_kind_known", "pause of no known kind", lambda: PauseFactory(kind="mood")),
+    ("tick_outcome_known", "tick with an invented outcome", lambda: _tick("slept")),
     (
         "installation_single",
         "second installation",
@@ -134,6 +137,15 @@ def _twice_a_pause() -> None:
     PauseFactory(of_queue=True)
 
 
+def _tick(outcome: str = TickOutcome.ENQUEUED.value) -> None:
+    ScheduleTick.objects.create(schedule_name="report", tick=NOON, outcome=outcome, created_at=NOON)
+
+
+def _twice_a_tick() -> None:
+    _tick()
+    _tick()
+
+
 UNIQUE: list[tuple[str, Write]] = [
     ("attempt_number", _twice_a_number),
     ("key_once", _twice_a_key),
@@ -143,6 +155,7 @@ UNIQUE: list[tuple[str, Write]] = [
     ("adoption_once", _twice_an_adoption),
     ("stake_once", _twice_a_stake),
     ("pause_once", _twice_a_pause),
+    ("tick_once", _twice_a_tick),
     *impossible_events.UNIQUE,
 ]
 

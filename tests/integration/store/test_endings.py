@@ -126,6 +126,19 @@ def test_late_holder_hears_of_the_lease_not_of_the_effects(database: Server) -> 
         store.succeed(held(job), result=None, budget=BUDGET)
 
 
+def test_late_success_is_tried_once(database: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No evidence gives the job back to a former owner, so its statement is not sent a second time."""
+    job = JobFactory(succeeded=True)
+    sent: list[str] = []
+    real = endings.run
+    monkeypatch.setattr(endings, "run", lambda name, *rest, **more: (sent.append(name), real(name, *rest, **more))[1])
+
+    with pytest.raises(LeaseLostError):
+        store.succeed(held(job), result=None, budget=BUDGET)
+
+    assert sent == ["succeed"]
+
+
 @pytest.mark.parametrize(("delay", "state"), [(0, "queued"), (1, "queued"), (1.001, "failed"), (600, "failed")])
 def test_failure_that_is_due_within_a_second_is_queued_at_once(database: Server, delay: float, state: str) -> None:
     """Promotion would only cost time; a later one waits as failed."""

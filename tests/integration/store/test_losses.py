@@ -161,7 +161,7 @@ def test_rescue_closes_the_attempt_as_lost_with_its_cause(database: Server, caus
     assert [fields["cause"] for fields in told.named("job.rescue")] == [cause.value]
 
 
-@pytest.mark.parametrize(("delay", "state"), [(0, "queued"), (1, "queued"), (2, "failed")])
+@pytest.mark.parametrize(("delay", "state"), [(1, "queued"), (2, "failed")])
 def test_rescued_job_backs_off(database: Server, delay: float, state: str) -> None:
     """A loss that must wait is a failed job until it is due."""
     job = _running(WorkerFactory(), now=NOON)
@@ -170,6 +170,18 @@ def test_rescued_job_backs_off(database: Server, delay: float, state: str) -> No
 
     job.refresh_from_db()
     assert (job.state, job.available_at) == (state, NOON + timedelta(seconds=delay))
+
+
+def test_job_that_is_due_at_once_keeps_its_place(database: Server) -> None:
+    """What was in front of the queue before it was lost is in front of it again, and never due later than now."""
+    job = _running(WorkerFactory(), now=NOON)
+    due = job.available_at
+    with clock.override(lambda: NOON + timedelta(minutes=5)):
+        store.rescue(held(job), loss=loss(delay=timedelta(0)))
+
+    job.refresh_from_db()
+    assert (job.state, job.available_at) == ("queued", due)
+    assert due <= NOON
 
 
 def test_rescue_may_end_in_a_dead_letter(database: Server) -> None:

@@ -32,7 +32,8 @@ events AS (
     INSERT INTO django_jobs_outboxevent
     SELECT made.* FROM ids, django_jobs_outboxevent e, jsonb_populate_record(e, jsonb_build_object(
         'id', ids.id, 'ordering_key', ids.ordering_key, 'key_seq', ids.key_seq, 'routed_count', 2,
-        'data', repeat('x', 500), 'created_at', %(then)s::timestamptz)) AS made
+        'data', repeat('x', 500), 'created_at', %(then)s::timestamptz,
+        'data_digest', 'v1:' || encode(sha256(convert_to(repeat('x', 500), 'UTF8')), 'hex'))) AS made
 ),
 counters AS (
     INSERT INTO django_jobs_orderingkey (ordering_key, last_seq)

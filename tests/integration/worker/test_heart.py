@@ -12,8 +12,9 @@ import pytest
 from django_jobs import clock
 from django_jobs.domain.states import LossCause
 from django_jobs.models import Attempt, Delivery, DeliveryAttempt, Job
-from django_jobs.store import abandoned
+from django_jobs.store import abandoned, succeed
 from django_jobs.store.workers import WorkerRecord
+from django_jobs.worker.finish import record_failure
 from django_jobs.worker.heart import Heart
 from django_jobs.worker.rescue import take_back
 from tests.factories import WorkerFactory
@@ -133,4 +134,30 @@ def test_overdue_attempt_behind_a_lock_does_not_stop_the_loop(declare: Declare, 
 
     assert attempt.recorded
     assert Attempt.objects.get().outcome == "failed"
+    pool.stop()
+
+
+@pytest.mark.parametrize(("ended", "refusals"), [("failed", 0), ("succeeded", 0), ("lost", 1)])
+@pytest.mark.django_db(transaction=True)
+def test_overdue_thread_whose_attempt_has_ended(declare: Declare, ended: str, refusals: int) -> None:
+    """A thread that stands after its recorded end came with nothing too late; one whose job somebody took away did."""
+    from django_jobs.worker.pool import Pool
+    from django_jobs.worker.shutdown import Ending
+    from django_jobs.worker.wake import Wake
+
+    declare(lambda: None, atomic=False).enqueue()
+    attempt = take()
+    pool = Pool(1, lambda _: None, lambda _: None, lambda: None)
+    ends = {
+        "failed": lambda: record_failure(attempt, ValueError("it failed by itself")),
+        "succeeded": lambda: succeed(attempt, result=None, budget=timedelta(minutes=1)),
+        "lost": lambda: take_back(abandoned(using="default")),
+    }
+    ends[ended]()
+
+    Ending(pool, Wake(), grace=1)._record_overdue(attempt)
+
+    assert attempt.recorded
+    found = Attempt.objects.get()
+    assert (found.outcome, found.refused_count) == (ended, refusals)
     pool.stop()

@@ -1,6 +1,7 @@
 -- purpose: take a job back from a holder that is proved gone
 -- guard: running under this attempt, and the proof still holds; a row that is being completed right now is skipped
 -- index: primary key
+-- A job that is due at once keeps the place in its queue that it had.
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 target AS MATERIALIZED (
     SELECT j.id FROM django_jobs_job j, clock
@@ -20,7 +21,7 @@ rescued AS (
             WHEN %(delay)s::interval <= interval '1 second' THEN 'queued' ELSE 'failed' END,
         revision = j.revision + 1,
         dead_at = CASE WHEN %(dead_reason)s::text <> '' THEN clock.now END, dead_reason = %(dead_reason)s::text,
-        available_at = CASE WHEN %(dead_reason)s::text <> '' THEN j.available_at ELSE clock.now + %(delay)s::interval END,
+        available_at = CASE WHEN %(dead_reason)s::text <> '' THEN j.available_at WHEN %(delay)s::interval = interval '0' THEN LEAST(j.available_at, clock.now) ELSE clock.now + %(delay)s::interval END,
         attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
         unknown_count = %(unknown_count)s::int, transient_count = %(transient_count)s::int, free_count = %(free_count)s::int,
         lost_count = %(lost_count)s::int, exit_lost_count = %(exit_lost_count)s::int, silent_lost_count = %(silent_lost_count)s::int,

@@ -5,7 +5,8 @@ UPDATE django_jobs_job
 SET state = CASE WHEN %(dead_reason)s <> '' THEN 'dead_lettered' WHEN %(delay)s <= 1 THEN 'queued' ELSE 'failed' END,
     revision = revision + 1,
     dead_at = CASE WHEN %(dead_reason)s <> '' THEN %(now)s END, dead_reason = %(dead_reason)s,
-    available_at = CASE WHEN %(dead_reason)s <> '' THEN available_at ELSE django_jobs_add(%(now)s, %(delay)s) END,
+    available_at = CASE WHEN %(dead_reason)s <> '' THEN available_at
+        WHEN %(delay)s = 0 THEN MIN(available_at, %(now)s) ELSE django_jobs_add(%(now)s, %(delay)s) END,
     attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
     unknown_count = %(unknown_count)s, transient_count = %(transient_count)s, free_count = %(free_count)s,
     lost_count = %(lost_count)s, exit_lost_count = %(exit_lost_count)s, silent_lost_count = %(silent_lost_count)s,
