@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 _source: Callable[[], datetime] | None = None
+_skipped = 0.0  # seconds that a test let pass at once
 
 
 def injected() -> datetime | None:
@@ -33,7 +34,13 @@ def now() -> datetime:
 def boot_seconds() -> float:
     """Return seconds on a clock that also runs while the machine is suspended; only differences mean something."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime(clock)
+    return time.clock_gettime(clock) + _skipped
+
+
+def skip(seconds: float) -> None:
+    """Let :func:`boot_seconds` go on at once by so much, as does a machine that was suspended; it never goes back."""
+    global _skipped
+    _skipped += max(0.0, seconds)
 
 
 @contextmanager

@@ -40,6 +40,7 @@ CONTAINERS: tuple[Any, ...] = (
 )
 ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (clock, "_source"),
+    (clock, "_skipped"),
     (faults, "plan"),
     (statements, "_prepare"),
     (backpressure._samples, "_taken"),
@@ -62,6 +63,8 @@ HARMLESS = frozenset(
         "django_jobs.backends.email._sent",  # context variables
         "django_jobs.domain.ids._generator",  # ids go on rising, unless a test travelled
         "django_jobs.enqueue.inside.current",
+        "django_jobs.testing.life._here",  # for the length of a run, as the next one
+        "django_jobs.testing.stage._here",
         "django_jobs.effects.adapters.storage.storage_put",  # without a state
         "django_jobs.store.new_jobs._columns",
         "django_jobs.store.new_jobs._shared",

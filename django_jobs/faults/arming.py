@@ -18,6 +18,8 @@ from django_jobs.faults import kinds
 
 VARIABLE = "DJANGO_JOBS_FAULT"
 _FROM_FILE = "@"
+_TEST_RUN = "PYTEST_CURRENT_TEST"  # set by pytest while a test runs
+_KIT_SETTINGS = "django_jobs.testing.worker_settings"  # of workers that the test kit starts on a test's database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +164,11 @@ def refusal(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def is_test_run(environment: Mapping[str, str] = os.environ) -> bool:
-    """Say whether pytest started this process, or one that started it, or Django's tests run in it."""
-    if "PYTEST_CURRENT_TEST" in environment:
+    """Say whether pytest or the test kit started this process, or one that started it, or Django's tests run in it.
+
+    The kit's workers are known by their settings module. Nobody sets that by accident, and it names a test's database.
+    """
+    if _TEST_RUN in environment or getattr(settings, "SETTINGS_MODULE", None) == _KIT_SETTINGS:
         return True
     tests = sys.modules.get("django.test.utils")  # imported by tests, not here: it brings a test client along
     return tests is not None and hasattr(tests._TestState, "saved_data")  # noqa: SLF001

@@ -16,6 +16,7 @@ from django_jobs.domain.states import JobState
 from django_jobs.management.cancelling import CANCEL_VERBS
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.compensating import COMPENSATE_VERBS
+from django_jobs.management.crashtest import add_crashtest, run_crashtest
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
 from django_jobs.management.groups import add_groups, run_groups
@@ -333,6 +334,12 @@ VERBS: tuple[Verb, ...] = (
         help="Make the groups Jobs: viewer, Jobs: operator and Jobs: lead for the admin; takes nothing away.",
         add_arguments=add_groups,
         run=run_groups,
+    ),
+    Verb(
+        name="crashtest",
+        help="Hit a job at every point that it comes to, on a scratch database; exit 1 with what it does not survive.",
+        add_arguments=add_crashtest,
+        run=run_crashtest,
     ),
     Verb(name="work", help="Run a worker; the same as runworker.", add_arguments=add_worker_arguments, run=_work),
 )

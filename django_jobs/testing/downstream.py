@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from django_jobs import clock
+from django_jobs.testing.clock import JobsClock
+from django_jobs.testing.life import check_alive, current
+from django_jobs.testing.script import MalformedAnswerError, Script, Step
 
 if TYPE_CHECKING:
     import httpx
+
+    from django_jobs.testing.http_server import DownstreamServer
 
 KEY_LIFETIME = timedelta(hours=24)
 
@@ -24,6 +31,7 @@ class Answer:
     status: int
     body: Mapping[str, Any] = field(default_factory=dict)
     replayed: bool = False
+    retry_after: timedelta | None = None
 
     @property
     def ok(self) -> bool:
@@ -33,12 +41,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request as it came in."""
+    """One request as it came in; ``in_effect`` if a recorded effect made it, which ``JobsFaults`` can tell."""
 
     operation: str
     key: str | None
     body: Mapping[str, Any]
     at: datetime
+    in_effect: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +59,7 @@ class Applied:
     key: str | None
     body: Mapping[str, Any]
     at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    kind: str  # ok, declined, unavailable, timeout, late
-    body: Mapping[str, Any] = field(default_factory=dict)
-    reason: str = ""
-    applied: bool = False
-    after: timedelta = timedelta(0)
+    in_effect: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,44 +69,12 @@ class _Known:
     since: datetime
 
 
-class Script:
-    """What the provider answers to the next requests of one operation, one after the other; then it says ok."""
+class Calls(list[Call]):
+    """Requests in their order; called with an operation, those of it."""
 
-    def __init__(self) -> None:
-        self._steps: deque[_Step] = deque()
-
-    def ok(self, **body: Any) -> Self:
-        """Apply it, and answer with an ``id`` and these fields."""
-        return self._add(_Step(kind="ok", body=body))
-
-    def declined(self, reason: str = "declined") -> Self:
-        """Refuse it for good (402); the key remembers that."""
-        return self._add(_Step(kind="declined", reason=reason))
-
-    def unavailable(self) -> Self:
-        """Fail for now (503) without applying anything, which the caller cannot know."""
-        return self._add(_Step(kind="unavailable"))
-
-    def timeout(self, *, applied: bool) -> Self:
-        """Give no answer (``TimeoutError``), although it was or was not applied."""
-        return self._add(_Step(kind="timeout", applied=applied))
-
-    def late(self, *, after: timedelta) -> Self:
-        """Give no answer, and apply it when the clock has gone on by ``after``: the request was still on its way."""
-        return self._add(_Step(kind="late", after=after))
-
-    @property
-    def then(self) -> Self:
-        """The same script, for reading."""
-        return self
-
-    def take(self) -> _Step:
-        """Return the next step."""
-        return self._steps.popleft() if self._steps else _Step(kind="ok")
-
-    def _add(self, step: _Step) -> Self:
-        self._steps.append(step)
-        return self
+    def __call__(self, operation: str, *, key: str | None = None) -> Calls:
+        """Return the requests of one operation, or those that it got under one key."""
+        return Calls(call for call in self if call.operation == operation and (key is None or call.key == key))
 
 
 class FakeDownstream:
@@ -118,14 +87,24 @@ class FakeDownstream:
     Args:
         key_lifetime: How long a key is remembered.
         now: The clock; default: the package's, which a test moves.
+        keys: Whether it honours keys. Without, a key is a mere reference: it is kept, and every request is applied.
+        lookup: Whether it can be asked what became of a key or reference.
     """
 
-    def __init__(self, *, key_lifetime: timedelta = KEY_LIFETIME, now: Callable[[], datetime] = clock.now) -> None:
-        self.key_lifetime = key_lifetime
-        self.calls: list[Call] = []
-        self.lookups: list[Call] = []
+    def __init__(
+        self,
+        *,
+        key_lifetime: timedelta = KEY_LIFETIME,
+        now: Callable[[], datetime] = clock.now,
+        keys: bool = True,
+        lookup: bool = True,
+    ) -> None:
+        self.key_lifetime, self.keys, self.lookup = key_lifetime, keys, lookup
+        self.calls = Calls()
+        self.lookups = Calls()
+        self.ledger: list[Applied] = []
         self._now = now
-        self._ledger: list[Applied] = []
+        self._lock = threading.RLock()  # its HTTP server asks from many threads
         self._known: dict[tuple[str, str], _Known] = {}
         self._scripts: defaultdict[str, Script] = defaultdict(Script)
         self._on_their_way: list[tuple[datetime, Call]] = []
@@ -139,52 +118,93 @@ class FakeDownstream:
 
         Raises:
             TimeoutError: The script says that no answer comes.
+            ConnectionResetError: It says that the connection ends.
+            MalformedAnswerError: It says that the answer is no JSON.
+            SimulatedCrash: The process that asks is dead, so nothing arrives.
         """
+        check_alive()
+        with self._lock:
+            return self._take(operation, key, dict(body or {}))
+
+    def _take(self, operation: str, key: str | None, body: dict[str, Any]) -> Answer:
         self._let_arrive()
-        call = Call(operation=operation, key=key, body=dict(body or {}), at=self._now())
+        life = current()
+        in_effect = life is not None and life.in_effect
+        call = Call(operation=operation, key=key, body=body, at=self._now(), in_effect=in_effect)
         self.calls.append(call)
         step = self._scripts[operation].take()
         if step.kind == "unavailable":
-            return Answer(503, {"error": "try again later"})
+            return Answer(step.status, {"error": "try again later"})
+        if step.kind == "limited":
+            return Answer(step.status, {"error": "too many requests"}, retry_after=step.after)
         if step.kind == "late":
             self._on_their_way.append((call.at + step.after, call))
-        elif step.kind != "timeout" or step.applied:
+        if step.kind in {"ok", "declined", "slow"} or step.applied:
             answer = self._answer(call, step)
-            if step.kind != "timeout":
+            if step.kind == "slow":
+                _pass(step.after)
+            if step.kind in {"ok", "declined", "slow"}:
                 return answer
-        msg = f"{operation} gave no answer in time."
-        raise TimeoutError(msg)
+        raise _no_answer(operation, step)
 
     def find(self, operation: str, *, key: str) -> Answer:
-        """Say what is known under a key: 200 with the first entry of the ledger, or 404."""
-        self._let_arrive()
-        self.lookups.append(Call(operation=operation, key=key, body={}, at=self._now()))
-        for entry in self.applied(operation, key=key):
-            return Answer(200, {"id": entry.ref, **entry.body})
-        return Answer(404)
+        """Say what is known under a key: 200 with the first entry of the ledger, or 404; 501 if it cannot be asked.
+
+        Raises:
+            SimulatedCrash: The process that asks is dead.
+        """
+        check_alive()
+        with self._lock:
+            self._let_arrive()
+            self.lookups.append(Call(operation=operation, key=key, body={}, at=self._now()))
+            if not self.lookup:
+                return Answer(501, {"error": "nothing can be looked up here"})
+            for entry in self.applied(operation, key=key):
+                return Answer(200, {"id": entry.ref, **entry.body})
+            return Answer(404)
 
     def applied(self, operation: str, *, key: str | None = None) -> list[Applied]:
         """Return what was really done, oldest first; all of an operation, or what was asked for under one key."""
-        self._let_arrive()
-        return [entry for entry in self._ledger if entry.operation == operation and (key is None or entry.key == key)]
+        with self._lock:
+            self._let_arrive()
+            return [item for item in self.ledger if item.operation == operation and (key is None or item.key == key)]
 
     def assert_each_applied_once(self) -> None:
-        """Check that nothing was done twice under one key.
+        """Check that nothing was done twice: under one key, or, without keys, with one body.
 
         Raises:
             AssertionError: Something was.
         """
-        self._let_arrive()
-        seen: defaultdict[tuple[str, str | None], list[str]] = defaultdict(list)
-        for entry in self._ledger:
-            seen[(entry.operation, entry.key)].append(entry.ref)
-        twice = [f"{operation} under {key}: {', '.join(refs)}" for (operation, key), refs in seen.items() if refs[1:]]
+        with self._lock:
+            self._let_arrive()
+            seen: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+            for entry in self.ledger:
+                seen[(entry.operation, f"under {entry.key}" if entry.key else f"with {_text(entry.body)}")].append(
+                    entry.ref
+                )
+        twice = [f"{operation} {what}: {', '.join(refs)}" for (operation, what), refs in seen.items() if refs[1:]]
         if twice:
             raise AssertionError("Applied more than once: " + "; ".join(twice))
 
     def forget_keys(self) -> None:
         """Forget every key now, as a provider does after its lifetime; the ledger stays."""
         self._known.clear()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Bring back ledger, keys, scripts and what is on its way as they are now when the block ends."""
+        lists: tuple[list[Any], ...] = (self.calls, self.lookups, self.ledger, self._on_their_way)
+        before = [list(kept) for kept in lists]
+        known = dict(self._known)
+        steps = {operation: list(script.steps) for operation, script in self._scripts.items()}
+        try:
+            yield
+        finally:
+            for kept, items in zip(lists, before, strict=True):
+                kept[:] = items
+            self._known = known
+            for operation, script in self._scripts.items():
+                script.steps = deque(steps.get(operation, ()))
 
     def transport(self) -> httpx.BaseTransport:
         """Return a transport for httpx in front of this provider; needs the extra ``httpx``.
@@ -196,27 +216,64 @@ class FakeDownstream:
 
         return DownstreamTransport(self)
 
-    def _answer(self, call: Call, step: _Step) -> Answer:
-        text = json.dumps(call.body, sort_keys=True, default=str)
+    def as_http_server(self) -> AbstractContextManager[DownstreamServer]:
+        """Return a real HTTP server in front of this provider, for workers that are processes; use it with ``with``.
+
+        Paths, key and body are as in :meth:`transport`. A request without an answer is held until its client gives up.
+        """
+        from django_jobs.testing.http_server import DownstreamServer
+
+        return DownstreamServer(self)
+
+    def _answer(self, call: Call, step: Step) -> Answer:
+        text = _text(call.body)
         place = (call.operation, call.key or "")
-        known = self._known.get(place) if call.key else None
+        known = self._known.get(place) if call.key and self.keys else None
         if known is not None and call.at - known.since < self.key_lifetime:
             if known.body != text:
                 return Answer(409, {"error": "this key was used with another body"})
             return Answer(known.answer.status, known.answer.body, replayed=True)
-        answer = Answer(402, {"error": step.reason}) if step.kind == "declined" else self._apply(call, step.body)
+        declines = step.kind == "declined"
+        answer = Answer(step.status, {"error": step.reason}) if declines else self._apply(call, step.body)
         if call.key:
             self._known[place] = _Known(body=text, answer=answer, since=call.at)
         return answer
 
     def _apply(self, call: Call, fields: Mapping[str, Any]) -> Answer:
-        ref = str(fields.get("id", f"{call.operation}_{len(self._ledger) + 1}"))
-        self._ledger.append(Applied(ref=ref, operation=call.operation, key=call.key, body=call.body, at=self._now()))
+        ref = str(fields.get("id", f"{call.operation}_{len(self.ledger) + 1}"))
+        self.ledger.append(
+            Applied(
+                ref=ref,
+                operation=call.operation,
+                key=call.key,
+                body=call.body,
+                at=self._now(),
+                in_effect=call.in_effect,
+            )
+        )
         return Answer(200, {**fields, "id": ref})
 
     def _let_arrive(self) -> None:
         now = self._now()
         due = [item for item in self._on_their_way if item[0] <= now]
-        self._on_their_way = [item for item in self._on_their_way if item[0] > now]
+        self._on_their_way[:] = [item for item in self._on_their_way if item[0] > now]
         for _, call in sorted(due, key=lambda item: item[0]):
-            self._answer(call, _Step(kind="ok"))
+            self._answer(call, Step(kind="ok"))
+
+
+def _text(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, default=str)
+
+
+def _pass(delay: timedelta) -> None:
+    moved = JobsClock.in_force()
+    if moved is not None:
+        moved.tick(delay)
+
+
+def _no_answer(operation: str, step: Step) -> Exception:
+    if step.kind == "reset":
+        return ConnectionResetError(f"The connection of {operation} ended before an answer.")
+    if step.kind == "malformed":
+        return MalformedAnswerError(f"The answer to {operation} is no JSON: <html>")
+    return TimeoutError(f"{operation} gave no answer in time.")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.core import mail
 from django.db import DEFAULT_DB_ALIAS, connections
 
+from django_jobs.define import registry
 from django_jobs.define.definition import DurableJob
 from django_jobs.enqueue import backpressure
 from django_jobs.exceptions import KitError
@@ -18,11 +20,18 @@ from django_jobs.outbox.destinations import known_destinations
 from django_jobs.testing import running
 from django_jobs.testing.clock import JobsClock
 from django_jobs.testing.enqueued import check_enqueued
+from django_jobs.testing.inline import Inline, inlined
 from django_jobs.testing.receiver import FakeReceiver
 from django_jobs.testing.reports import AttemptReport, RunReport
+from django_jobs.testing.stage import Actor
+from django_jobs.testing.views import JobView, check_invariants
 
 MAX_ATTEMPTS = 100
 MAX_SKIPS = 1000  # moves of the clock without an attempt in between: deliveries that are refused
+
+
+class RestlessError(KitError):
+    """There were more attempts, or moves of the clock, than a test may reasonably need."""
 
 
 class JobsKit:
@@ -39,6 +48,7 @@ class JobsKit:
         self.using = using
         self.clock = clock or JobsClock()
         self._takes_any_clock = clock is None
+        self.may_be_held = False  # a test may pause an attempt: each one runs in a thread of its own then
         self.receivers: dict[str, FakeReceiver] = {}
         self._stack: ExitStack | None = None
 
@@ -71,6 +81,52 @@ class JobsKit:
         self._stack = None
         backpressure.forget_samples()
 
+    def enqueue(
+        self, job_type: str | DurableJob[..., Any], payload: Mapping[str, Any] | None = None, *, key: str | None = None
+    ) -> JobView:
+        """Enqueue a job as the code under test would, and return a view of it.
+
+        Args:
+            job_type: Its stored name, or the function with ``@job``.
+            payload: Its arguments by name.
+            key: Its idempotency key; default: what the job type declares.
+
+        Raises:
+            UnknownJobTypeError: No handler has this name.
+            JobsError: As ``enqueue()`` of the job type raises it.
+        """
+        self._check()
+        handler = registry.get(job_type) if isinstance(job_type, str) else job_type
+        changes = {"database": self.using} if key is None else {"database": self.using, "key": key}
+        return self.job(handler.using(**changes).enqueue(**(payload or {})).id)
+
+    def job(self, job_id: uuid.UUID) -> JobView:
+        """Return a view of a job, which reads its state anew each time that it is asked.
+
+        Raises:
+            KitError: There is none with this id.
+        """
+        return JobView(job_id, using=self.using)
+
+    def assert_invariants(self) -> None:
+        """Check the rows by the rules that must always hold, as ``manage.py jobs verify`` does.
+
+        Raises:
+            AssertionError: One does not hold; the message says in plain English which, and for what.
+        """
+        check_invariants(self.using)
+
+    @contextmanager
+    def inline(self) -> Iterator[Inline]:
+        """Run each job at once when it is enqueued in the block, and what comes of it: after the commit if one is open.
+
+        In a ``TestCase``, what waits for a commit runs at the end of ``captureOnCommitCallbacks(execute=True)``, and at
+        the latest at the end of the block. Time is not moved. The reports of all attempts are in ``report``.
+        """
+        self._check()
+        with inlined(self.using, self.drain) as inline:
+            yield inline
+
     def run_one(self) -> AttemptReport:
         """Run one attempt of the job that is first now.
 
@@ -78,7 +134,8 @@ class JobsKit:
             KitError: No job is due; the message says what waits.
         """
         self._check()
-        report = running.run_due(self.using)
+        turn = self._play()
+        report = turn.reports[0] if turn.reports else running.last_of(turn.worker_id, using=self.using)
         if report is None:
             raise KitError(f"No job is due. {self._what_waits()}")
         return report
@@ -87,7 +144,7 @@ class JobsKit:
         """Run all that is due now, what comes of it too: events are delivered, time is not moved.
 
         Raises:
-            KitError: There were more than ``max_attempts`` attempts.
+            RestlessError: There were more than ``max_attempts`` attempts.
         """
         return self._run(max_attempts, skips=False)
 
@@ -97,7 +154,7 @@ class JobsKit:
         Retries, snoozes, jobs for later, deliveries that were refused and lost attempts all have their turn.
 
         Raises:
-            KitError: There were more than ``max_attempts`` attempts.
+            RestlessError: There were more than ``max_attempts`` attempts.
         """
         return self._run(max_attempts, skips=True)
 
@@ -148,19 +205,34 @@ class JobsKit:
         done: list[AttemptReport] = []
         skipped = 0
         while True:
+            looked_at = self.clock.now()  # what becomes due behind this look is for the next one
             next_delivery = running.dispatch_due(self.using, self.receivers)
-            report = running.run_due(self.using)
-            ended = [report] if report else running.take_back(self.using)
-            done += ended
-            skipped = 0 if ended else skipped + 1
+            turn = self._play()
+            if not turn.did_something:
+                turn = running.take_back(self.using)
+            done += turn.reports
+            skipped = 0 if turn.did_something else skipped + 1
             if len(done) > max_attempts or skipped > MAX_SKIPS:
-                raise KitError(_restless(done, max_attempts))
-            if not ended and not (skips and self._skip(next_delivery)):
+                raise RestlessError(_restless(done, max_attempts))
+            if not turn.did_something and not (skips and self._skip(next_delivery, looked_at)):
                 return RunReport.of(done)
 
-    def _skip(self, next_delivery: datetime | None) -> bool:
+    def _play(self) -> running.Turn:
+        """Let a worker run one attempt; one that stands still in the middle is silent from then on."""
+        if not self.may_be_held:
+            return running.run_due(self.using)
+        actor = Actor(lambda: running.run_due(self.using))
+        turn = actor.begin()
+        if turn is not None:
+            return turn
+        running.beat_once(actor.worker_id, using=self.using)
+        return running.Turn(has_died=True, worker_id=actor.worker_id)
+
+    def _skip(self, next_delivery: datetime | None, looked_at: datetime) -> bool:
         """Move to the next due moment; False when nothing waits."""
-        moments = [moment for moment in (next_delivery, running.next_due(self.using)) if moment is not None]
+        moments = [
+            moment for moment in (next_delivery, running.next_due(self.using, since=looked_at)) if moment is not None
+        ]
         if not moments:
             return False
         if (ahead := min(moments) - self.clock.now()) > timedelta(0):  # asked once: the clock goes on meanwhile

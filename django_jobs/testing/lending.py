@@ -20,6 +20,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs.enqueue.inside import in_transaction
 from django_jobs.exceptions import JobsError, KitError
+from django_jobs.testing.breaking import Breakable
+from django_jobs.testing.life import SimulatedCrash
 from django_jobs.testing.writes import notice
 from django_jobs.worker.hygiene import OWN_END, Watch
 from django_jobs.worker.session import ends_transaction
@@ -40,7 +42,7 @@ class _LentWatch(Watch):
         self.session = None
 
 
-class _Lent:
+class _Lent(Breakable):
     """Mixed into the class of a connection: goes on with the driver's connection that it was lent."""
 
     is_lent = True
@@ -57,14 +59,17 @@ class _Lent:
 
     def own_wrappers(self: Any) -> list[Any]:
         """Return what every statement passes."""
-        return [notice]
+        return [self.along_line, notice]
 
     def connect(self: Any) -> None:
         """Begin anew on the same connection of the driver.
 
         Raises:
             KitError: The test's connection is gone.
+            SimulatedCrash: The process that it was lent to is dead.
         """
+        if self.is_dead:
+            raise SimulatedCrash
         raw = self.lender.connection
         if raw is None or getattr(raw, "closed", False):
             msg = f"The test's connection to the database {self.alias!r} is gone."
@@ -78,18 +83,19 @@ class _Lent:
 
     def commit_for_certain(self: Any) -> None:
         """Commit."""
-        type(self)._commit(self)  # noqa: SLF001
+        self.commit_along_line(lambda: type(self)._commit(self))  # noqa: SLF001
+
+    def is_usable(self: Any) -> bool:
+        """Say whether the driver's connection works."""
+        return not self.is_severed and super().is_usable()  # type: ignore[misc]  # the connection's class comes next
 
     def close(self: Any) -> None:
         """Let go of the connection; also where Django would keep a database that is in memory."""
         BaseDatabaseWrapper.close(self)
 
     def _close(self: Any) -> None:
-        if self.vendor == "postgresql":
-            self.connection.rollback()
-            self.connection.autocommit = True
-        elif self.connection.in_transaction:
-            self.connection.rollback()
+        if not self.is_severed:
+            self.let_go()
 
 
 class _LentInside(_Lent):
@@ -103,7 +109,7 @@ class _LentInside(_Lent):
 
     def own_wrappers(self: Any) -> list[Any]:
         """Return what keeps the test's transaction alive whatever a statement does."""
-        return [self._guard, notice]
+        return [self.along_line, self._guard, notice]
 
     def _guard(self: Any, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = sql if isinstance(sql, str) else ""
@@ -123,6 +129,8 @@ class _LentInside(_Lent):
         return result
 
     def _mark(self: Any, text: str) -> None:
+        if self.is_severed:
+            self.connection.execute(text)  # raises what it was severed with
         try:
             self.connection.execute(text)
         except Exception as error:
@@ -166,11 +174,16 @@ class _LentInside(_Lent):
         self._take_back(_ONE)
 
     def _rollback(self: Any) -> None:
-        if self._has_begun and self.connection is not None:
+        if self._has_begun and self.connection is not None and not self.is_severed:
             self._has_begun = False
             self._take_back(_BEGUN)
 
-    def _close(self: Any) -> None:
+    def raw_is_busy(self: Any) -> bool:
+        """Say whether a transaction was begun; the driver's own is the test's."""
+        return bool(self.in_atomic_block or self._has_begun)
+
+    def let_go(self: Any) -> None:
+        """Take back to where it began."""
         self._rollback()
 
     def _put_limits_back(self: Any) -> None:
@@ -215,10 +228,10 @@ def lent(using: str) -> Iterator[None]:
     except InterfaceError as error:
         msg = f"The test's connection to the database {using!r} is gone: {error}"
         raise KitError(msg) from error
-    if _is_closed(connections[using]):
+    if is_closed(connections[using]):
         connections[using].cursor()  # Django's own words
     in_use = [found for found in connections.all(initialized_only=True) if found.connection is not None]
-    lenders = [found for found in in_use if not _is_closed(found)]
+    lenders = [found for found in in_use if not is_closed(found)]
     for lender in lenders:
         _check(lender)
     with ExitStack() as stack:
@@ -229,7 +242,7 @@ def lent(using: str) -> Iterator[None]:
         yield
 
 
-def _is_closed(connection: BaseDatabaseWrapper) -> bool:
+def is_closed(connection: BaseDatabaseWrapper) -> bool:
     """Say whether Django put an error in the place of this connection's methods, for the tests of a class."""
     put = vars(connection).get("cursor")
     return hasattr(put, "wrapped") and hasattr(put, "message")

@@ -7,17 +7,17 @@ import functools
 import os
 import socket
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import OPEN, kind_text
 from django_jobs.exceptions import KitError
-from django_jobs.models import Attempt, Job, Worker
+from django_jobs.models import Attempt, Delivery, Job, Worker
 from django_jobs.outbox.destinations import is_local, known_destinations, routes
 from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.outbox.publisher import Publisher
@@ -25,13 +25,18 @@ from django_jobs.store.pauses import paused
 from django_jobs.store.subscriptions import announce
 from django_jobs.store.workers import WorkerRecord, register
 from django_jobs.testing.lending import lent
+from django_jobs.testing.mortal import mortal
 from django_jobs.testing.reports import AttemptReport
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.claiming import Claimer
 from django_jobs.worker.config import WorkerConfig
+from django_jobs.worker.connection import drop
 from django_jobs.worker.execute import execute
 from django_jobs.worker.sweep import Sweep
 
+T = TypeVar("T")
+
+NAME = "test kit"
 TURNS = 1000  # of a dispatcher, for what is due at one moment
 WAITING = ("scheduled", "queued", "failed")
 
@@ -41,7 +46,7 @@ def _claimer(using: str) -> Claimer:
     return Claimer(
         WorkerConfig(
             worker_id=str(uuid.uuid4()),
-            name="test kit",
+            name=NAME,
             database=using,
             queues=(),
             threads=1,
@@ -52,21 +57,51 @@ def _claimer(using: str) -> Claimer:
     )
 
 
-def run_due(using: str) -> AttemptReport | None:
-    """Claim the job that is first now and run its attempt to the end; None when no job can run.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn of a worker came to: the attempts that ended; ``has_died`` if its process did."""
+
+    reports: tuple[AttemptReport, ...] = ()
+    has_died: bool = False
+    worker_id: uuid.UUID | None = None
+
+    @property
+    def did_something(self) -> bool:
+        """Whether it may be worth to look for more."""
+        return bool(self.reports) or self.has_died
+
+
+def run_due(using: str) -> Turn:
+    """Claim the job that is first now and run its attempt to the end, or until its process dies.
 
     Raises:
         KitError: The end of the attempt could not be recorded.
         BaseException: What the handler met was meant for the test run, as Ctrl-C is; its attempt is recorded.
     """
-    with lent(using):
-        found = _claimer(using).take(1, 0)
+    claimer = _claimer(using)
+    found: list[RunningAttempt] = []
+    with mortal(using) as run:
+        run.worker_id = claimer.config.uuid
+        found += _twice(lambda: claimer.take(1, 0), using)  # the second one gives back what the first may have got
         for attempt in found:
             heard = _listen(attempt)
             contextvars.copy_context().run(execute, attempt)  # language and time zone of the test stay
-            if heard:
+            if heard and not run.is_dead:
                 raise heard[0]
-        return _report(found[0].attempt_id, using) if found else None
+    if run.is_dead:
+        beat_once(claimer.config.uuid, using=using)
+    with lent(using):
+        reports = [_report(attempt.attempt_id, using, may_be_open=run.is_dead) for attempt in found]
+    return Turn(tuple(report for report in reports if report is not None), run.is_dead, run.worker_id)
+
+
+def _twice(action: Callable[[], T], using: str) -> T:
+    """Do it once more after an error, on a new connection, as a worker does in its next turn."""
+    try:
+        return action()
+    except Exception:  # noqa: BLE001  as there; one that comes again is raised
+        drop(using)
+        return action()
 
 
 def _listen(attempt: RunningAttempt) -> list[BaseException]:
@@ -108,41 +143,59 @@ def lose_due(using: str) -> RunningAttempt:
         if not found:
             msg = "No job is due that could be lost."
             raise KitError(msg)
-        register(
-            WorkerRecord(
-                worker_id=claimer.config.uuid,
-                name=claimer.config.name,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                queues=[],
-                job_types=[],
-                threads=1,
-                processes=1,
-                code_version="",
-            ),
-            using=using,
-        )
-        return found[0]
+    beat_once(claimer.config.uuid, using=using)
+    return found[0]
 
 
-def take_back(using: str) -> list[AttemptReport]:
-    """Take back what a worker would: attempts of silent workers, and those whose lease is over."""
+def beat_once(worker_id: uuid.UUID, *, using: str) -> None:
+    """Write the last heartbeat of a worker whose process has just died or stands still: it is silent from now on."""
+    record = WorkerRecord(
+        worker_id=worker_id,
+        name=NAME,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        queues=[],
+        job_types=[],
+        threads=1,
+        processes=1,
+        code_version="",
+    )
     with lent(using):
-        running = list(Attempt.objects.using(using).filter(outcome__isnull=True).values_list("pk", flat=True))
-        if not running:
-            return []
-        Sweep(using).go_on(lambda: True)
+        register(record, using=using)
+
+
+def take_back(using: str) -> Turn:
+    """Take back what a worker would: attempts of silent workers, and those whose lease is over."""
+    running: list[uuid.UUID] = []
+    with mortal(using) as run:
+        running += Attempt.objects.using(using).filter(outcome__isnull=True).values_list("pk", flat=True)
+        if running:
+            _twice(lambda: Sweep(using).go_on(lambda: True), using)
+    with lent(using):
         closed = (
             Attempt.objects.using(using).filter(pk__in=running, outcome__isnull=False).order_by("finished_at", "pk")
         )
-        return [_report(pk, using) for pk in closed.values_list("pk", flat=True)]
+        reports = [_report(pk, using) for pk in closed.values_list("pk", flat=True)]
+    return Turn(tuple(report for report in reports if report is not None), run.is_dead)
 
 
-def _report(attempt_id: uuid.UUID, using: str) -> AttemptReport:
+def last_of(worker_id: uuid.UUID | None, *, using: str) -> AttemptReport | None:
+    """Report the last attempt of a worker as it stands, whether or not it has ended; None if it claimed nothing."""
+    if worker_id is None:
+        return None
+    with lent(using):
+        attempts = Attempt.objects.using(using).select_related("job__payload").filter(worker_id=worker_id)
+        found = attempts.order_by("-started_at").first()
+        return AttemptReport.of(found) if found is not None else None
+
+
+def _report(attempt_id: uuid.UUID, using: str, *, may_be_open: bool = False) -> AttemptReport | None:
     attempt = Attempt.objects.using(using).select_related("job__payload").filter(pk=attempt_id).first()
     if attempt is None:
         msg = "The rows of a job are gone: its handler deleted them, or ended the transaction of the test."
         raise KitError(msg)
+    if attempt.outcome is None and may_be_open:
+        return None
     if attempt.outcome is None:
         msg = f"The end of {attempt} could not be recorded; the log of django_jobs.worker tells why."
         raise KitError(msg)
@@ -167,34 +220,49 @@ def dispatch_due(using: str, publishers: Mapping[str, Publisher]) -> datetime | 
     served = [name for name in known_destinations() if is_local(name) or name in publishers]
     if not served:
         return None
-    with lent(using):
+    with mortal(using) as run:
         dispatcher = Dispatcher(worker_id=uuid.uuid4(), using=using, publishers=publishers)
         dispatcher.destinations = served
         for _ in range(TURNS):
-            wait = dispatcher.turn()
-            if wait is None:
-                return None
-            if wait > 0:
-                return clock.now() + timedelta(seconds=wait)
+            wait = _twice(dispatcher.turn, using)
+            if wait is None or wait > 0:
+                return _next_delivery(wait, served, using)
+    if run.is_dead:
+        return clock.now()
     msg = f"Deliveries to {', '.join(served)} did not come to rest in {TURNS} turns."
     raise KitError(msg)
 
 
-def next_due(using: str) -> datetime | None:
-    """Return when a job of this code becomes due, or a lost attempt can be taken back; None when nothing waits."""
+def _next_delivery(wait: float | None, served: list[str], using: str) -> datetime | None:
+    """Return when a delivery is due, or one can be taken back from a dispatcher that died with it."""
+    held = Delivery.objects.using(using).filter(state="claimed", destination__in=served)
+    ends = held.values_list("lease_expires_at", flat=True)
+    moments = [over + timedelta(microseconds=1) for over in ends if over is not None]
+    if wait is not None:
+        moments.append(clock.now() + timedelta(seconds=wait))
+    return min(moments, default=None)
+
+
+def next_due(using: str, *, since: datetime | None = None) -> datetime | None:
+    """Return when a job of this code becomes due, or a lost attempt can be taken back; None when nothing waits.
+
+    Args:
+        using: The database.
+        since: When somebody last looked for what is due; default: now. What became due after that was not seen then.
+    """
     with lent(using):
-        moments = [_next_job(using), _next_loss(using)]
+        moments = [_next_job(using, since or clock.now()), _next_loss(using)]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _next_job(using: str) -> datetime | None:
+def _next_job(using: str, since: datetime) -> datetime | None:
     held = paused(using=using)
     kinds = {
         kind
         for name, definition in registry.definitions()
         if held.allows(kind := kind_text(name, definition.options.version))
     }
-    waiting = Job.objects.using(using).filter(state__in=WAITING, lane=OPEN, available_at__gt=clock.now())
+    waiting = Job.objects.using(using).filter(state__in=WAITING, lane=OPEN, available_at__gt=since)
     for job in waiting.exclude(queue_name__in=held.queues).order_by("available_at", "pk").iterator():
         if kind_text(job.job_type, job.payload_version) in kinds:
             return job.available_at

@@ -15,6 +15,8 @@ except ImportError as error:
 
 from django_jobs.effects.adapters.http import HttpJson
 from django_jobs.testing.downstream import FakeDownstream
+from django_jobs.testing.http_server import MALFORMED, headers_of
+from django_jobs.testing.script import MalformedAnswerError
 
 
 class DownstreamTransport(httpx.BaseTransport):
@@ -28,6 +30,7 @@ class DownstreamTransport(httpx.BaseTransport):
 
         Raises:
             ReadTimeout: The script says that no answer comes.
+            ReadError: It says that the connection ends.
         """
         parts = [part for part in request.url.path.split("/") if part]
         if request.method == "GET":
@@ -38,7 +41,11 @@ class DownstreamTransport(httpx.BaseTransport):
                 answer = self._downstream.send(parts[-1], key=request.headers.get("Idempotency-Key"), body=body)
             except TimeoutError as error:
                 raise httpx.ReadTimeout(str(error), request=request) from error
-        headers = {"Idempotent-Replayed": "true"} if answer.replayed else {}
+            except ConnectionResetError as error:
+                raise httpx.ReadError(str(error), request=request) from error
+            except MalformedAnswerError:
+                return httpx.Response(200, text=MALFORMED, request=request)
+        headers = headers_of(answer)
         return httpx.Response(answer.status, json=dict(answer.body), headers=headers, request=request)
 
 

@@ -14,11 +14,11 @@ from django.db import connections
 
 from django_jobs import clock
 from django_jobs.models import Attempt, Job, Worker
+from django_jobs.testing.proxy import PostgresProxy
 from django_jobs.worker.sweep import Sweep
 from tests.acceptance.conftest import MakeWorker, outcomes, states, wait_until_done
 from tests.acceptance.handlers import row, steady, work
 from tests.acceptance.workers import QUICK, Witness, wait_for
-from tests.proxy import PostgresProxy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -7,14 +7,40 @@ import re
 
 import pytest
 
-from django_jobs.testing import AttemptReport, FakeDownstream, FakeReceiver, JobsClock, JobsKit, RunReport
-from django_jobs.testing.downstream import Script
+from django_jobs.testing import (
+    AttemptReport,
+    CrashMatrix,
+    CrashReport,
+    FakeDownstream,
+    FakeReceiver,
+    JobsClock,
+    JobsFaults,
+    JobsKit,
+    JobView,
+    Pause,
+    PostgresProxy,
+    RunReport,
+    WorkerProcess,
+)
+from django_jobs.testing.script import Script
 from docs import generate
 
 REFERENCE = (generate.DOCS / "reference" / "test-kit.md").read_text()
 HOW_TO = (generate.DOCS / "how-to" / "test-your-handlers.md").read_text()
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-HELD = {"jobs": JobsKit, "clock": JobsClock, "report": RunReport, "fake_downstream": FakeDownstream}
+HELD = {
+    "jobs": JobsKit,
+    "clock": JobsClock,
+    "report": RunReport,
+    "fake_downstream": FakeDownstream,
+    "jobs_faults": JobsFaults,
+    "crash_matrix": CrashMatrix,
+    "worker": WorkerProcess,
+}
+KINDS = [
+    *(JobsKit, JobsClock, FakeDownstream, FakeReceiver, Script, RunReport, AttemptReport, JobView, JobsFaults, Pause),
+    *(CrashMatrix, CrashReport, WorkerProcess, PostgresProxy),
+]
 
 
 def members(kind: type) -> set[str]:
@@ -27,10 +53,21 @@ def blocks() -> list[ast.Module]:
     return [ast.parse(found) for page in (REFERENCE, HOW_TO) for found in BLOCK.findall(page)]
 
 
-@pytest.mark.parametrize("kind", [JobsKit, JobsClock, FakeDownstream, FakeReceiver, Script, RunReport, AttemptReport])
+@pytest.mark.parametrize("kind", KINDS)
 def test_r68_the_reference_names_every_member(kind: type) -> None:
     """R68: whatever a test can ask of the kit stands on the page."""
-    internal = {"publish_batch", "close", "guarantee", "of", "take", "is_in_force"}
+    internal = {
+        "publish_batch",
+        "close",
+        "guarantee",
+        "of",
+        "take",
+        "is_in_force",
+        "hold",
+        "steps",
+        "flows",
+        "fault_for",
+    }
 
     assert [name for name in sorted(members(kind) - internal) if not re.search(rf"\b{name}\b", REFERENCE)] == []
 

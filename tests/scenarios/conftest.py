@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from django_jobs.testing.proxy import PostgresProxy
 from tests.acceptance.conftest import make_worker, own_server, rows, witness
 from tests.crash.conftest import make_matrix
-from tests.proxy import PostgresProxy
 
 __all__ = ["make_matrix", "make_worker", "own_server", "rows", "witness"]
 

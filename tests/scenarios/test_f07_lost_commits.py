@@ -10,10 +10,10 @@ import pytest
 
 from django_jobs.models import Attempt
 from django_jobs.operate.verify import verify
+from django_jobs.testing.proxy import PostgresProxy
 from tests.acceptance.conftest import MakeWorker, outcomes, states, wait_until_done
 from tests.acceptance.handlers import row, work
 from tests.crash.handlers import fails_first, plain
-from tests.proxy import PostgresProxy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 

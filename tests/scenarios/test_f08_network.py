@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from django_jobs.models import Job
+from django_jobs.testing.proxy import PostgresProxy
 from tests.acceptance.conftest import MakeWorker, outcomes, states, wait_until_done
 from tests.acceptance.handlers import row, short_lease, work
 from tests.acceptance.test_blind import SOON, wait_for_state
 from tests.acceptance.workers import QUICK, Witness, pass_time, wait_for
-from tests.proxy import PostgresProxy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
 

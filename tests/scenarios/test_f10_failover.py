@@ -13,13 +13,13 @@ from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from django_jobs.models import Job
 from django_jobs.operate.verify import verify
+from django_jobs.testing.proxy import PostgresProxy
 from testproject.payments.process import ProviderProcess
 from tests.acceptance.conftest import MakeWorker, count_rows, outcomes, states, wait_until_done
 from tests.acceptance.handlers import insert_row
 from tests.acceptance.workers import Witness, pass_time, wait_for
 from tests.clusters import Binaries, Cluster
 from tests.databases import Server
-from tests.proxy import PostgresProxy
 from tests.scenarios.charges import keyed
 from tests.standbys import Standby
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from django_jobs.models import QueueControl
+from django_jobs.testing.proxy import PostgresProxy
 from django_jobs.worker.idle import ECHOES
 from tests.acceptance.conftest import MakeWorker, wait_until_done
 from tests.acceptance.handlers import row
 from tests.acceptance.workers import QUICK, Witness, pass_time, wait_for
-from tests.proxy import PostgresProxy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
 

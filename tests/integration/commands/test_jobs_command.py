@@ -359,6 +359,7 @@ def test_unknown_database_is_a_usage_error(verb: str) -> None:
         **dict.fromkeys(("cancel", "compensate", "redispatch", "discard-delivery"), (uuid.uuid4(),)),
         "resolve": (uuid.uuid4(), "--not-applied", "--evidence", "the provider knows nothing of it"),
         "reroute": ("shop.order.paid",),
+        "crashtest": ("shop.charge",),
         "run-schedule": ("shop.report",),
         "subscriptions": ("list",),
         "resume": pause,

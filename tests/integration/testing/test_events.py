@@ -14,7 +14,7 @@ from django_jobs.define.registry import unregister
 from django_jobs.domain.events import Error, Nacked
 from django_jobs.exceptions import KitError
 from django_jobs.models import Delivery, DeliveryAttempt
-from django_jobs.testing import JobsClock, JobsKit
+from django_jobs.testing import JobsClock, JobsFaults, JobsKit
 
 TYPE = "kit.order.paid"
 PARTNER = {
@@ -130,3 +130,18 @@ def test_r68_a_publish_that_is_taken_back_reaches_nobody(events_kit: JobsKit, he
 
     assert len(events_kit.run_until_idle()) == 0
     assert heard == []
+
+
+@pytest.mark.parametrize("point", ["dispatch.after_claim", "dispatch.after_publish", "dispatch.after_commit"])
+def test_an_event_whose_dispatcher_died_is_delivered(events_kit: JobsKit, heard: list[Any], point: str) -> None:
+    """Its lease is waited for, as a dispatcher of another worker does; a subscriber's job is there once."""
+    receiver = events_kit.fake_receiver("partner")
+    paid(7)
+
+    with JobsFaults(events_kit) as faults:
+        faults.crash_at(point)
+        events_kit.run_until_idle().assert_succeeded()
+
+    assert heard == [{"order_id": 7}]
+    assert {event.data["order_id"] for event in receiver.events} == {7}
+    assert set(Delivery.objects.values_list("state", flat=True)) == {"published"}

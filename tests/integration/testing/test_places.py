@@ -342,7 +342,7 @@ def test_r68_what_becomes_due_while_the_kit_looks_is_no_error(opened: str) -> No
         for halves in range(1, 16):
             soon = jobs.clock.now() + timedelta(seconds=halves / 2)
 
-            assert jobs._skip(soon)
+            assert jobs._skip(soon, soon)
             assert jobs.clock.now() > soon
 
 

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django_jobs import JobContext
 from django_jobs.exceptions import PermanentError, Snooze, TransientError
 from django_jobs.models import Attempt
-from django_jobs.testing import JobsClock, JobsKit
+from django_jobs.testing import JobsClock, JobsKit, running
 from tests.integration.testing.conftest import Declare
 
 
@@ -51,6 +51,31 @@ def test_r68_retries_take_place_by_moving_the_clock(jobs: JobsKit, jobs_clock: J
     assert report.outcomes == ["failed", "failed", "succeeded"]
     assert [attempt.error for attempt in report.failures] == ["not yet", "not yet"]
     assert tries[0] < tries[1] < tries[2]
+
+
+def test_what_becomes_due_while_the_kit_looks_is_run(
+    jobs: JobsKit, jobs_clock: JobsClock, declare: Declare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry that becomes due after the claim has looked, and before the kit asks what is next, is not forgotten."""
+    tries: list[int] = []
+
+    def flaky() -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise TransientError("not yet")
+
+    look = running.run_due
+
+    def slow(using: str) -> running.Turn:
+        turn = look(using)
+        if not turn.did_something:
+            jobs_clock.tick(timedelta(hours=1))
+        return turn
+
+    monkeypatch.setattr(running, "run_due", slow)
+    declare(flaky).enqueue()
+
+    assert jobs.run_until_idle().outcomes == ["failed", "succeeded"]
 
 
 def test_r68_a_dead_letter_is_seen(jobs: JobsKit, declare: Declare) -> None:

@@ -11,12 +11,12 @@ from django.db import OperationalError, connections
 
 from django_jobs import JobContext, RetryPolicy, clock
 from django_jobs.models import Attempt, Job, JobStep
+from django_jobs.testing.proxy import Fault, PostgresProxy
 from django_jobs.worker import claiming as claiming_module
 from django_jobs.worker.claiming import DOUBT
 from django_jobs.worker.connection import LOST
 from tests.databases import Server, point_default_at
 from tests.integration.worker.conftest import Declare, claimer, run, run_one, take, the_job, write
-from tests.proxy import Fault, PostgresProxy
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 

@@ -144,6 +144,34 @@ def test_this_is_a_test_run() -> None:
     assert arming.is_test_run({})
 
 
+@pytest.mark.parametrize(
+    ("module", "other", "ids"),
+    [
+        ("django_jobs.testing.worker_settings", {}, "[]"),
+        ("testproject.settings", {}, "['django_jobs.E002']"),
+        ("testproject.settings", {"DJANGO_JOBS_TEST_RUN": "1", "DJANGO_JOBS_KIT": "{}"}, "['django_jobs.E002']"),
+    ],
+)
+def test_workers_of_the_kit_are_known_by_their_settings(module: str, other: dict[str, str], ids: str) -> None:
+    """A process of nobody's test is refused, whatever variables of ours are in its environment."""
+    given = {
+        "settings": "testproject.settings",
+        "databases": {},
+        "rules": {},
+    }
+    program = (
+        "import django; django.setup(); from django.conf import settings; settings.DEBUG = False; "
+        "from django_jobs import checks; print([found.id for found in checks.check_faults()])"
+    )
+    kept = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    ours = {VARIABLE: "{}", "DJANGO_JOBS_KIT": json.dumps(given), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = {**kept, **ours, **other, "DJANGO_SETTINGS_MODULE": module}
+
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+
+    assert (ran.stdout.strip(), ran.returncode) == (ids, 0), ran.stderr
+
+
 def test_check_and_worker_refuse_the_variable(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """E002 stops commands, and a worker that skips the checks refuses by itself."""
     settings.DEBUG = False

@@ -52,7 +52,7 @@ class Rule:
 
 
 class PostgresProxy:
-    """Listens on a port of its own; usable as a context manager. ``statements`` is what clients had executed, in order."""
+    """Listens on a port of its own; use it with ``with``. ``statements`` is what clients had executed, in order."""
 
     def __init__(self, url: str, *, delay: float = 0.0) -> None:
         self.delay = delay  # seconds before each reply
