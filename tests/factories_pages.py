@@ -167,6 +167,7 @@ def one_of_each() -> dict[type[models.Model], Any]:
         Delivery: delivery,
         DeliveryAttempt: DeliveryAttemptFactory(delivery=delivery, outcome="error", status=503, detail="not reached"),
         InboxMessage: InboxMessageFactory(job_id=job.pk),
+        Schedule: ScheduleFactory(),
         Quarantine: QuarantineFactory(),
         Worker: WorkerFactory(),
         Pause: PauseFactory(),
