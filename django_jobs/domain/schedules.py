@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from itertools import islice
+from itertools import dropwhile, islice, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -106,29 +106,24 @@ class Cron:
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the ticks after a moment, in UTC."""
-        for tick in CronSim(self.expression, moment.astimezone(self._zone)):
-            if (found := tick.astimezone(UTC)) > moment:
-                yield found
+        ticks = map(_in_utc, CronSim(self.expression, moment.astimezone(self._zone)))
+        return dropwhile(lambda tick: tick <= moment, ticks)
 
     def before(self, moment: datetime) -> datetime | None:
-        """Return the last tick that is not after a moment."""
-        behind = moment - timedelta(days=LONGEST.days * 5)
-        for tick in CronSim(self.expression, (moment + timedelta(minutes=1)).astimezone(self._zone), reverse=True):
-            found = tick.astimezone(UTC)
-            if found <= moment:
-                # Going backwards, the two days on which clocks change are read otherwise than going forwards.
-                return self._exact(found, moment)
-            if found < behind:
-                return None
-        return None
+        """Return the last tick that is not after a moment; None if there was none for fifty years."""
+        start = (moment + timedelta(minutes=1)).astimezone(self._zone)
+        ticks = map(_in_utc, CronSim(self.expression, start, reverse=True))
+        about = next(dropwhile(lambda tick: tick > moment, ticks), None)
+        return None if about is None else self._exact(about, moment)
 
     def _exact(self, about: datetime, moment: datetime) -> datetime:
-        last = about
-        for tick in self.after(about - timedelta(days=1)):
-            if tick > moment:
-                return last
-            last = tick
-        return last
+        """Go forwards: backwards, the two days on which clocks change are read otherwise."""
+        ticks = takewhile(lambda tick: tick <= moment, self.after(about - timedelta(days=1)))
+        return [about, *ticks][-1]
+
+
+def _in_utc(tick: datetime) -> datetime:
+    return tick.astimezone(UTC)
 
 
 Rule = Cron | Every
@@ -169,12 +164,5 @@ def due(
 
 
 def _caught_up(rule: Rule, settled: datetime, now: datetime, most: int) -> Due:
-    ticks = tuple(islice((tick for tick in _until(rule, settled, now)), most))
+    ticks = tuple(islice(takewhile(lambda tick: tick <= now, rule.after(settled)), most))
     return Due(run=ticks, settled=ticks[-1], next_tick=next(rule.after(ticks[-1]), None))
-
-
-def _until(rule: Rule, settled: datetime, now: datetime) -> Iterator[datetime]:
-    for tick in rule.after(settled):
-        if tick > now:
-            return
-        yield tick

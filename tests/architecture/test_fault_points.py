@@ -25,7 +25,7 @@ def test_every_call_names_a_point_of_the_table_and_every_point_is_called() -> No
     called = {
         (f"{source.name}:{line}", point)
         for source in sources()
-        if source.room != "faults"
+        if source.room not in {"faults", "testing"}  # they carry out what is armed
         for line, point in calls(source.tree)
     }
     around = {point for names in STATEMENTS.values() for point in names if point}

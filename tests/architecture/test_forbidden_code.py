@@ -19,8 +19,11 @@ MAY_IMPORT_BY_NAME = {
     "django_jobs/define/discovery.py",
     "django_jobs/define/registry.py",
     "django_jobs/effects/adapters/mail.py",
+    "django_jobs/management/crashtest.py",
     "django_jobs/outbox/destinations.py",
     "django_jobs/testing/__init__.py",
+    "django_jobs/testing/crashtest.py",
+    "django_jobs/testing/worker_settings.py",
 }
 VAGUE_NAMES = {"base_utils", "common", "helper", "helpers", "misc", "util", "utils"}
 LINES_MAX = 500

@@ -108,6 +108,7 @@ def test_replay_and_discard_at_one_moment_are_one_decision(server: Server) -> No
     """Whoever is first decides; the other one changed nothing."""
     for _ in range(5):
         job = JobFactory(dead_lettered=True)
+        job.attempts.update(finished_at=job.dead_at)
         before = OperatorAction.objects.count()
         results = together(submits(Replay(job.pk, using="default")), submits(Discard(job.pk, using="default")))
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Rows = Callable[[], Counter[int]]
 ERRORS = (InjectedError, OperationalError, InterfaceError, InternalError)
 AGAIN = ("deadlock", "serialization")  # what a statement outside of a transaction is run again after
-LOST = ("lose_request", "lose_reply", "terminate", "crowd", "lock_timeout", "disk_full", *AGAIN)
+LOST = ("lose_request", "lose_reply", "terminate", "lock_timeout", "disk_full", *AGAIN)
 # What the repeat of a producer that got an error, or that was hit right after it got none, is told.
 REPEATED: dict[tuple[str, bool], dict[str, str]] = {
     ("enqueue.before_insert", False): {

@@ -20,8 +20,9 @@ from tests.acceptance.conftest import MakeWorker, wait_until_done
 from tests.acceptance.handlers import frozen_call, work
 from tests.acceptance.test_frozen import assert_serves
 from tests.acceptance.workers import Witness, wait_for
-from tests.crash.cells import LATE, PAYING, Cell
+from tests.crash.cells import Cell
 from tests.crash.harness import Matrix
+from tests.crash.table import LATE, PAYING
 from tests.crowd import together
 from tests.factories import JobFactory
 from tests.scenes import BUDGET, failure, held

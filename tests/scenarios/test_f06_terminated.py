@@ -8,8 +8,9 @@ import pytest
 
 from tests.acceptance.conftest import states, wait_until_done
 from tests.acceptance.handlers import orm
-from tests.crash.cells import DYING, PAYING, PLAIN, PROGRESSING, ROW, Cell, cells
+from tests.crash.cells import Cell, cells
 from tests.crash.harness import Matrix
+from tests.crash.table import DYING, PAYING, PLAIN, PROGRESSING, ROW
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 

@@ -309,7 +309,7 @@ def test_version_is_asked_only_of_given_databases(django_assert_num_queries: Any
 def test_documentation_lists_every_check_and_finding() -> None:
     """The reference page names every id that the code can give, and none that it cannot."""
     page = (ROOT / "docs" / "reference" / "checks.md").read_text()
-    code = (ROOT / "django_jobs" / "checks.py").read_text()
+    code = "".join((ROOT / "django_jobs" / name).read_text() for name in ("checks.py", "backends/tasks.py"))
     doctor = "".join(path.read_text() for path in (ROOT / "django_jobs" / "operate").glob("doctor*.py"))
     findings = set(re.findall(r'(?:warning|info)\(\s*"([a-z-]+)"', doctor)) | set(re.findall(r'id="([a-z-]+)"', doctor))
 

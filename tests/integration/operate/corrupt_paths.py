@@ -37,48 +37,6 @@ def attempt_that_ended_before_it_began() -> set[Any]:
     return {story.job.pk}
 
 
-@corrupts("J14")
-def permanent_without_a_permanent_error() -> set[Any]:
-    return {Story().claim().fail(dead="permanent").job.pk}
-
-
-@corrupts("J14")
-def budget_spent_by_an_outage() -> set[Any]:
-    return {Story().claim().fail(error_class="transient", dead="unknown_budget").job.pk}
-
-
-@corrupts("J14")
-def too_old_for_an_unknown_error() -> set[Any]:
-    return {Story().claim().fail(dead="age").job.pk}
-
-
-@corrupts("J14")
-def convicted_in_company() -> set[Any]:
-    return {Story().claim().lose(dead="poison").job.pk}
-
-
-@corrupts("J14")
-def convicted_by_silence_beside_other_children() -> set[Any]:
-    story = Story().claim().lose("silent").claim().lose("silent").claim(alone="child")
-    return {story.lose("silent", dead="poison").job.pk}
-
-
-@corrupts("J14")
-def dead_without_an_attempt() -> set[Any]:
-    story = Story()
-    return set_job(story, state="dead_lettered", dead_reason="permanent", dead_at=story.now)
-
-
-@corrupts("J14")
-def no_progress_for_a_crash() -> set[Any]:
-    return {Story().claim(alone="child").lose(dead="no_progress").job.pk}
-
-
-@corrupts("J14")
-def effect_open_after_a_loss() -> set[Any]:
-    return {Story().claim().lose(dead="effect_open").job.pk}
-
-
 @corrupts("J17")
 def waits_for_a_retry_of_nothing() -> set[Any]:
     return set_job(Story(), state="failed")

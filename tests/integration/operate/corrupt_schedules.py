@@ -75,7 +75,7 @@ def tick_of_no_schedule() -> set[Any]:
 def tick_that_is_there_twice() -> set[Any]:
     first = tick_of(Story())
     unguard(ScheduleTick)
-    return {first.pk, tick_of(Story()).pk}
+    return {first.pk, tick_of(Story(), tick=first.tick).pk}
 
 
 @corrupts("T3")

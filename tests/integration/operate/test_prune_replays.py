@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from django_jobs import clock
+from django_jobs.domain.identity import fingerprint
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import OperatorAction, PrunedStretch, ReplayItem, ReplayRequest
 from django_jobs.operate.prune import prune
@@ -28,7 +29,8 @@ def asked(items: int, **traits: Any) -> ReplayRequest:
 def test_ended_requests_go_with_their_items_and_leave_a_record() -> None:
     """After KEEP_ROWS, in batches smaller than their items; the audit of who asked for them stays."""
     ended = [asked(5, **{state: True}) for state in ("done", "stopped", "cancelled")]
-    OperatorActionFactory(action="replay_many", request_id=ended[0].pk)
+    digest = fingerprint("{}")
+    OperatorActionFactory(action="replay_many", request_id=ended[0].pk, given_digest=digest, plan_digest=digest)
 
     with later(days=399):
         assert prune(using="default").replays == 0

@@ -230,7 +230,7 @@ def test_whatever_the_store_does_is_clean(seed: int) -> None:
     """After every kind of move in random order, no invariant is violated."""
     Walk(seed).run()
 
-    report = verify(using="default")
+    report = verify(using="default", patience=timedelta(days=36500))  # the story's time is long over
 
     assert {item.invariant.name: item.ids for item in report.violated} == {}
     assert len(set(Attempt.objects.values_list("outcome", flat=True))) >= 5

@@ -4,7 +4,7 @@
 SELECT a.id
 FROM django_jobs_operatoraction a
 JOIN django_jobs_job j ON j.id = a.job_id
-WHERE a.from_revision > j.revision OR a.from_generation > j.generation
+WHERE (a.effect_id IS NULL AND a.from_revision > j.revision) OR a.from_generation > j.generation
 UNION
 SELECT later.id
 FROM django_jobs_operatoraction a
