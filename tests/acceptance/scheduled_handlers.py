@@ -8,7 +8,7 @@ from django_jobs import Every, job, schedule
 from tests.acceptance.handlers import insert_row
 
 
-@job
+@job(type="tests.acceptance.scheduled_handlers.every_second")
 def every_second(tick: datetime) -> None:
     """Write a row whose number is the tick's."""
     insert_row(int(tick.timestamp()))

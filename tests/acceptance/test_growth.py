@@ -100,6 +100,7 @@ def test_worker_has_the_connections_that_the_manual_counts(
     assert worker.wait(seconds=30) == 0
 
 
+@pytest.mark.long
 @pytest.mark.postgres
 def test_worker_with_schedules_has_one_connection_more(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """An idle worker that serves a schedule every second: its loops, the heart, the ear and one for the schedules."""

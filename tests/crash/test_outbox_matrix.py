@@ -21,7 +21,7 @@ from tests.receivers import Receiver
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MakeMatrix = Callable[..., OutboxMatrix]
-EACH = dict.fromkeys(("kill", "lose_reply"), pytest.mark.slow)
+EACH = dict.fromkeys(("kill", "lose_reply"), pytest.mark.long)
 
 
 @pytest.fixture

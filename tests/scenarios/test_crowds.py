@@ -71,7 +71,7 @@ def record(number: int) -> WorkerRecord:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres  # on SQLite a hundred would wait for one write lock, which docs/how-to/use-sqlite.md advises against
 def test_f27_hundred_workers_that_start_at_once_are_all_there(server: Server) -> None:
     """Each announces itself, beats, sleeps, claims and finishes; nobody fails, and each of 300 jobs runs once."""
@@ -165,7 +165,7 @@ def test_f27_hundred_thousand_expired_leases_are_taken_back_once(
     assert percentile(asked, 0.99) < 5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_f27_storm_of_notifications_blocks_nobody(
     server: Server, database_url: str, monkeypatch: pytest.MonkeyPatch

@@ -36,7 +36,7 @@ def run_in_one_process(matrix: Matrix, chosen: Iterable[Cell]) -> None:
     assert set(states()) == {"succeeded"}, "the next handlers find a connection that works"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_f06_terminated_around_the_statements_that_matter(make_matrix: Callable[..., Matrix], vendor: str) -> None:
     """Claim, renewal, intent, confirmation, finish and rescue: the same processes, and each job ends as it should."""

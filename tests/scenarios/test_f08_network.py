@@ -16,7 +16,7 @@ from tests.acceptance.handlers import row, short_lease, work
 from tests.acceptance.test_blind import SOON, wait_for_state
 from tests.acceptance.workers import QUICK, Witness, pass_time, wait_for
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.long]
 
 Rows = Callable[[], Counter[int]]
 

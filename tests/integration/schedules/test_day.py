@@ -17,7 +17,7 @@ from django_jobs.operate.schedule_runner import BUSY, Looks
 from django_jobs.operate.verify import verify
 from tests.integration.schedules.conftest import Hands
 
-pytestmark = [pytest.mark.slow, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.long, pytest.mark.postgres, pytest.mark.django_db(transaction=True)]
 
 STEP = timedelta(minutes=15)
 BEGIN = datetime(2026, 10, 24, 16, 0, 1, tzinfo=UTC)
