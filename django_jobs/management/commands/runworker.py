@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 
@@ -157,7 +158,7 @@ def work(options: dict[str, Any]) -> int:
 
 def _warn_root() -> None:
     """Say it when handlers would have every right on this machine: what takes over a handler takes over all."""
-    if getattr(os, "geteuid", lambda: 1)() == 0:
+    if getattr(os, "geteuid", lambda: 1)() == 0 and not settings.DEBUG:  # a container for development is nobody's host
         logger.warning("The worker runs as root. Run it as a user of its own, which may do what its handlers need")
 
 
