@@ -103,6 +103,7 @@ def test_f03_stop_of_a_full_worker_is_over_in_its_grace_and_two_seconds(
     assert group_members(worker.pid) == []
 
 
+@pytest.mark.long
 def test_f03_quit_shows_the_stacks_of_every_process_and_goes_on(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
