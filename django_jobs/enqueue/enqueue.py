@@ -80,16 +80,26 @@ def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueRes
     """
     prepared = encode(options, arguments, check_call(options))
     admit([prepared])
-    result = decide(prepared)
-    count(options, result)
-    if result.outcome == "conflict":
-        msg = (
-            f"The idempotency key of {options.job_type} is held by job {result.id} with other arguments. Nothing was "
-            "stored. Use the same arguments, another key, or wait until the key has expired."
-        )
-        raise IdempotencyConflictError(msg, job_id=result.id)
+    result = answered(prepared)
     if result.outcome == "duplicate" and options.on_duplicate == "reject":
         raise _rejected(options, result)
+    return result
+
+
+def answered(prepared: Prepared) -> EnqueueResult:
+    """Store the job, or return who holds its key; counted either way.
+
+    Raises:
+        IdempotencyConflictError: The key is live with other arguments.
+    """
+    result = decide(prepared)
+    count(prepared.options, result)
+    if result.outcome == "conflict":
+        msg = (
+            f"The idempotency key of {prepared.options.job_type} is held by job {result.id} with other arguments. "
+            "Nothing was stored. Use the same arguments, another key, or wait until the key has expired."
+        )
+        raise IdempotencyConflictError(msg, job_id=result.id)
     return result
 
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from django_jobs import telemetry
 from django_jobs.domain.options import EnqueueOptions
-from django_jobs.enqueue.enqueue import check_call, count, decide
+from django_jobs.enqueue.enqueue import answered, check_call
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.enqueue.prepared import encode
-from django_jobs.exceptions import IdempotencyConflictError
 
 
 def enqueue_exempt(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueResult:
@@ -21,10 +20,5 @@ def enqueue_exempt(options: EnqueueOptions, arguments: Mapping[str, Any]) -> Enq
         IdempotencyConflictError: The key is live with other arguments.
     """
     prepared = encode(options, arguments, check_call(options))
-    result = decide(prepared)
-    count(options, result)
     telemetry.emit("enqueue.exempt", queue_name=options.queue_name, count=1)
-    if result.outcome == "conflict":
-        msg = f"The idempotency key of {options.job_type} is held by job {result.id} with other arguments."
-        raise IdempotencyConflictError(msg, job_id=result.id)
-    return result
+    return answered(prepared)
