@@ -13,10 +13,9 @@ from django.utils.safestring import SafeString
 from django_jobs.admin.decisions import deciding_urls, offers_for
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import link, one_line, table, two_lines, when
-from django_jobs.domain.states import PauseKind
 from django_jobs.models import Job, Schedule
 from django_jobs.operate.schedule_status import status_of
-from django_jobs.store.pauses import pauses
+from django_jobs.store.pauses import paused_schedules
 from django_jobs.store.schedules import ticks_of
 from django_jobs.store.times import read_now
 
@@ -31,7 +30,7 @@ class ScheduleAdmin(ReadingAdmin):
 
     def complete(self, rows: Sequence[Any]) -> None:
         """Read the pauses, and the time, once for the page."""
-        held = {one.name: one for one in pauses(using=self.alias) if one.kind == PauseKind.SCHEDULE}
+        held = paused_schedules(using=self.alias)
         now = read_now(self.alias)
         for row in rows:
             row.pause, row.seen_at = held.get(row.name), now

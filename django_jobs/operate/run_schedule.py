@@ -10,7 +10,7 @@ from typing import Any
 from django.db import OperationalError, transaction
 
 from django_jobs.define.schedules import ScheduleDefinition, find_schedule
-from django_jobs.domain.states import PauseKind, TickOutcome
+from django_jobs.domain.states import TickOutcome
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.exceptions import ActionChangedError
 from django_jobs.masking import described
@@ -20,7 +20,7 @@ from django_jobs.operate.history import plain
 from django_jobs.operate.schedule_arguments import ask
 from django_jobs.operate.schedule_runner import enqueue_tick
 from django_jobs.operate.wording import instant
-from django_jobs.store.pauses import pauses
+from django_jobs.store.pauses import paused_schedules
 from django_jobs.store.schedules import note_tick, set_last_job
 from django_jobs.store.times import read_now
 
@@ -79,9 +79,8 @@ class RunSchedule(Decision):
     def _lines(self, row: Schedule) -> Iterator[str]:
         yield f"It enqueues one job of type {row.job_type}, beside what the schedule does by itself."
         yield f"Its next tick stays at {instant(row.next_tick)}." if row.next_tick else "It has no tick ahead."
-        for pause in pauses(using=self.using):
-            if pause.kind == PauseKind.SCHEDULE and pause.name == row.name:
-                yield f"It is paused by {pause.actor} ({pause.reason}); this job is enqueued all the same."
+        if pause := paused_schedules(using=self.using).get(row.name):
+            yield f"It is paused by {pause.actor} ({pause.reason}); this job is enqueued all the same."
 
     def lock(self) -> None:
         """Lock the schedule, so that two people run it one after the other."""

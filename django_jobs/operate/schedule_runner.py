@@ -19,14 +19,14 @@ from django.db import InterfaceError, InternalError, OperationalError, connectio
 from django_jobs import telemetry
 from django_jobs.define.schedules import ScheduleDefinition, declared_schedules, find_schedule
 from django_jobs.domain.schedules import Due, due
-from django_jobs.domain.states import PauseKind, TickOutcome
+from django_jobs.domain.states import TickOutcome
 from django_jobs.enqueue.exempt import enqueue_exempt
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.exceptions import EnqueueContendedError
 from django_jobs.masking import described
 from django_jobs.models import Schedule
 from django_jobs.operate.schedule_arguments import Answer, ask
-from django_jobs.store.pauses import pauses
+from django_jobs.store.pauses import paused_schedules
 from django_jobs.store.schedules import (
     Declared,
     announce,
@@ -157,14 +157,14 @@ def _same(row: Schedule, declared: ScheduleDefinition) -> bool:
 def _serve_seen(row: Schedule, declared: ScheduleDefinition, *, using: str) -> End:
     now = read_now(using)
     found = due(declared.rule, settled=row.settled_at, now=now, missed=declared.missed, grace=declared.grace)
-    held_back = _is_paused(row.name, using=using)
+    held_back = row.name in paused_schedules(using=using)
     answers = {} if held_back else ask(declared, found.run)
     with held(row.name, using=using) as again:
         if again is None:
             return End.BUSY
         if again.settled_at != row.settled_at or not _same(again, declared):
             return End.MOVED  # by another worker, meanwhile
-        if held_back or _is_paused(row.name, using=using):
+        if held_back or row.name in paused_schedules(using=using):
             if found.run:
                 telemetry.emit("schedule.paused_tick", name=row.name)
             move_on(row.name, settled=found.settled, next_tick=found.next_tick, using=using)
@@ -191,10 +191,6 @@ def _run_all(
         return End.FAILED
     move_on(declared.name, settled=done, next_tick=next(declared.rule.after(done), None), job_id=job_id, using=using)
     return End.MOVED
-
-
-def _is_paused(name: str, *, using: str) -> bool:
-    return any(row.kind == PauseKind.SCHEDULE and row.name == name for row in pauses(using=using))
 
 
 def _run(declared: ScheduleDefinition, tick: datetime, answer: Answer, *, using: str) -> uuid.UUID | None:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django_jobs.define.schedules import find_schedule
-from django_jobs.domain.states import PauseKind
 from django_jobs.models import Pause, Schedule
-from django_jobs.store.pauses import pauses
+from django_jobs.store.pauses import paused_schedules
 from django_jobs.store.schedules import schedules
 from django_jobs.store.times import read_now
 
@@ -26,7 +25,7 @@ class ScheduleStatus:
 
 def schedule_statuses(*, using: str) -> list[ScheduleStatus]:
     """Return every schedule, by name."""
-    held = {pause.name: pause for pause in pauses(using=using) if pause.kind == PauseKind.SCHEDULE}
+    held = paused_schedules(using=using)
     now = read_now(using)
     return [status_of(row, held.get(row.name), now) for row in schedules(using=using)]
 

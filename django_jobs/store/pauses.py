@@ -94,6 +94,11 @@ def paused(*, using: str) -> Paused:
     )
 
 
+def paused_schedules(*, using: str) -> dict[str, Pause]:
+    """Return the pauses in force of schedules, by the schedule's name."""
+    return {row.name: row for row in pauses(using=using) if row.kind == PauseKind.SCHEDULE}
+
+
 def _checked(kind: str, name: str) -> PauseKind:
     try:
         which = PauseKind(kind)
