@@ -20,11 +20,16 @@ def remember(task: Any, policy: Mapping[str, Any]) -> None:
     A task is often declared while apps are loading, when no model can be imported yet.
     """
     with _lock:
-        known = _declared.get(task.module_path)
-        if known is None or known[0].func is not task.func:  # a copy of using() is not a declaration
+        if not is_known(task):
             _declared[task.module_path] = (task, policy)
     if apps.models_ready:
         job_of(task.module_path)
+
+
+def is_known(task: Any) -> bool:
+    """Say whether this task's function was noted under its path; a copy of ``using()`` is no new declaration."""
+    known = task_of(task.module_path)
+    return known is not None and known.func is task.func
 
 
 def declare_all() -> None:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.core import checks
 from django.utils import timezone
 
-from django_jobs.backends.task_declared import job_of, remember
+from django_jobs.backends.task_declared import is_known, job_of, remember
 from django_jobs.backends.task_names import BaseTaskBackend, InvalidTask, InvalidTaskBackend, Task, normalize_json
 from django_jobs.define.django_task import AsTask
 from django_jobs.domain.identity import format_key, key_fields
@@ -122,6 +122,8 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
         Raises:
             DefinitionError: Its policy cannot work.
         """
+        if is_known(task):
+            return
         _check_templates(task)
         # What is a template of the function's own parameters is filled in here, at each enqueue.
         policy = {name: value for name, value in self._policy(task).items() if name not in _TEMPLATES}
