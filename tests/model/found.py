@@ -41,6 +41,18 @@ class Found:
         steps = "".join(f"\n  {number:2}. {told}" for number, told in enumerate(self.trace, 1))
         return f"{self.problem or 'holds'} ({self.worlds} worlds){steps}"
 
+    def must_hold(self, what: str, *, floor: int) -> None:
+        """Print what was found, and fail if a promise was broken or fewer worlds were seen than are recorded."""
+        print(f"\n{what}: {self}")
+        assert (self.problem, self.trace) == ("", ())
+        assert self.worlds >= floor
+
+    def must_break(self, what: str, problem: str) -> None:
+        """Print the way to the problem, and fail if another one was found, or none."""
+        print(f"\n{what}: {self}")
+        assert problem in self.problem
+        assert self.trace
+
 
 def search(
     first: W,

@@ -56,11 +56,7 @@ def test_protocol_holds_in_every_order(case: str) -> None:
     """Applied once, rows once, no success without evidence, no dead letter that lies, and an end is always in reach."""
     rules, floor = HELD[case]
 
-    found = Search(rules).run()
-
-    print(f"\n{case}: {found}")
-    assert (found.problem, found.trace) == ("", ())
-    assert found.worlds >= floor
+    Search(rules).run().must_hold(case, floor=floor)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -68,8 +64,4 @@ def test_wrong_protocols_are_caught(mutant: str) -> None:
     """Each wrong step breaks a promise, and the search says by which events."""
     rules, problem = MUTANTS[mutant]
 
-    found = Search(rules).run()
-
-    print(f"\n{mutant}: {found}")
-    assert problem in found.problem
-    assert found.trace
+    Search(rules).run().must_break(mutant, problem)
