@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections, router
-
 from django_jobs import clock, telemetry
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.options import LONGEST_WAIT, EnqueueOptions
 from django_jobs.domain.states import JobState
 from django_jobs.enqueue.backpressure import admit
+from django_jobs.enqueue.database import database_named
 from django_jobs.enqueue.inside import check_place, current
 from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
 from django_jobs.enqueue.prepared import Prepared, encode
@@ -24,7 +23,6 @@ from django_jobs.exceptions import (
     EnqueueContendedError,
     IdempotencyConflictError,
 )
-from django_jobs.models import Job
 from django_jobs.store import NewJob
 from django_jobs.store import enqueue as store_job
 from django_jobs.store.keys import KeyHolder, key_holder, note_duplicate
@@ -38,11 +36,7 @@ def database_of(options: EnqueueOptions) -> str:
     Raises:
         DefinitionError: The settings have no such database.
     """
-    using = options.database or router.db_for_write(Job)
-    if using not in connections:
-        msg = f"There is no database {using!r}; the settings have {', '.join(sorted(connections))}."
-        raise DefinitionError(msg)
-    return using
+    return database_named(options.database)
 
 
 def check_call(options: EnqueueOptions) -> str:

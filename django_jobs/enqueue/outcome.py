@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
-from asgiref.sync import sync_to_async
-
-from django_jobs.enqueue.result import JobResult, await_end, read, wait
+from django_jobs.enqueue.result import Followed
 
 OutcomeName = Literal["created", "duplicate", "created_after_expiry", "conflict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnqueueResult:
+class EnqueueResult(Followed):
     """The job that now stands for these arguments.
 
     ``outcome`` is ``created``, ``duplicate`` (a live key answered with its job; nothing was stored),
@@ -36,30 +33,3 @@ class EnqueueResult:
     def created(self) -> bool:
         """Whether this call stored a new job."""
         return self.outcome in {"created", "created_after_expiry"}
-
-    def refresh(self) -> JobResult:
-        """Read what has become of the job: its state, progress, last error and result.
-
-        Raises:
-            ResultGoneError: It was pruned, or its transaction was rolled back.
-        """
-        return read(self.id, using=self.database)
-
-    async def arefresh(self) -> JobResult:
-        """Do what :meth:`refresh` does, from async code."""
-        return await sync_to_async(self.refresh, thread_sensitive=True)()
-
-    def get(self, timeout: float | timedelta | None = None) -> Any:
-        """Wait for the end of the job and return its result; ``timeout`` in seconds, None for as long as it takes.
-
-        Raises:
-            JobFailedError: It became a dead letter, or was cancelled.
-            ResultTimeoutError: It has not ended in time; it goes on.
-            ResultGoneError: It was pruned, or its transaction was rolled back.
-            WouldWaitForeverError: A transaction is open here, or this is a handler.
-        """
-        return wait(self.id, using=self.database, timeout=timeout)
-
-    async def aget(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109  as get()
-        """Do what :meth:`get` does, from async code."""
-        return await await_end(self.id, using=self.database, timeout=timeout)

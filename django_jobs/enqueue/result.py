@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections, router
+from django.db import connections
 
 from django_jobs.domain.states import JobState
+from django_jobs.enqueue.database import database_named
 from django_jobs.enqueue.inside import current, in_transaction
 from django_jobs.exceptions import (
     DefinitionError,
@@ -35,8 +36,44 @@ _COLUMNS = (
 )
 
 
+class Followed:
+    """What stands for a job and can be asked what has become of it; a subclass has ``id`` and ``database``."""
+
+    __slots__ = ()
+
+    id: uuid.UUID
+    database: str
+
+    def refresh(self) -> JobResult:
+        """Read what has become of the job: its state, progress, last error and result.
+
+        Raises:
+            ResultGoneError: It was pruned, or its transaction was rolled back.
+        """
+        return read(self.id, using=self.database)
+
+    async def arefresh(self) -> JobResult:
+        """Do what :meth:`refresh` does, from async code."""
+        return await sync_to_async(self.refresh, thread_sensitive=True)()
+
+    def get(self, timeout: float | timedelta | None = None) -> Any:
+        """Wait for the end of the job and return its result; ``timeout`` in seconds, None for as long as it takes.
+
+        Raises:
+            JobFailedError: It became a dead letter, or was cancelled.
+            ResultTimeoutError: It has not ended in time; it goes on.
+            ResultGoneError: It was pruned, or its transaction was rolled back.
+            WouldWaitForeverError: A transaction is open here, or this is a handler.
+        """
+        return wait(self.id, using=self.database, timeout=timeout)
+
+    async def aget(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109  as get()
+        """Do what :meth:`get` does, from async code."""
+        return await await_end(self.id, using=self.database, timeout=timeout)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobResult:
+class JobResult(Followed):
     """A job as it stood when it was read; nothing here changes by itself.
 
     Args:
@@ -76,26 +113,6 @@ class JobResult:
         """Whether it runs no more unless somebody replays it."""
         return self.state in _FINISHED
 
-    def refresh(self) -> JobResult:
-        """Read it again.
-
-        Raises:
-            ResultGoneError: It was pruned meanwhile.
-        """
-        return read(self.id, using=self.database)
-
-    async def arefresh(self) -> JobResult:
-        """Do what :meth:`refresh` does, from async code."""
-        return await sync_to_async(self.refresh, thread_sensitive=True)()
-
-    def get(self, timeout: float | timedelta | None = None) -> Any:
-        """Wait for its end and return its result; see :func:`wait` for the errors."""
-        return wait(self.id, using=self.database, timeout=timeout)
-
-    async def aget(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109  as get()
-        """Do what :meth:`get` does, from async code."""
-        return await await_end(self.id, using=self.database, timeout=timeout)
-
     def value(self) -> Any:
         """Return the result of a job that succeeded.
 
@@ -132,10 +149,7 @@ def job_result(job_id: uuid.UUID | str, *, database: str | None = None) -> JobRe
         ResultGoneError: There is no such job, or it was pruned.
         DefinitionError: This is no id, or the settings have no such database.
     """
-    using = database or router.db_for_write(Job)
-    if using not in connections:
-        msg = f"There is no database {using!r}; the settings have {', '.join(sorted(connections))}."
-        raise DefinitionError(msg)
+    using = database_named(database)
     try:
         found = job_id if isinstance(job_id, uuid.UUID) else uuid.UUID(job_id)
     except (ValueError, AttributeError, TypeError):
