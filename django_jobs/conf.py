@@ -19,6 +19,8 @@ from django.core.signals import setting_changed
 
 from django_jobs.domain.durations import LONGEST
 from django_jobs.domain.identity import check_name
+from django_jobs.domain.lanes import check_resource
+from django_jobs.domain.resources import parse_rate
 from django_jobs.exceptions import DefinitionError, KeyFormatError
 
 
@@ -55,6 +57,16 @@ class JobsSettings:
             "doc": (
                 "Queue name to its bounds, for example {'reports': {'limit': 2}}. limit: how many jobs of the queue "
                 "run at once, over all workers. capacity: how many may wait before producers are refused."
+            )
+        },
+    )
+    resources: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict,
+        metadata={
+            "doc": (
+                "What job types share (resource=) to its bounds, for example {'payments-api': {'limit': 3, 'rate': "
+                "'100/m'}}. limit: how many jobs that use it run at once, over all queues and workers. rate: how many "
+                "start per s, m, h or d. burst: so many of them at once after a rest; else what comes in a second."
             )
         },
     )
@@ -143,6 +155,7 @@ class JobsSettings:
 
 
 QUEUE_KEYS = ("capacity", "limit")
+RESOURCE_KEYS = ("limit", "rate", "burst")
 EVENT_NAME = re.compile(r"[!-9;-~]+:[1-9][0-9]{0,8}")  # a type without spaces and colons, and its version
 KEYS: dict[str, str] = {item.name.upper(): item.name for item in fields(JobsSettings)}
 
@@ -160,6 +173,7 @@ def problems(given: Mapping[str, Any]) -> list[str]:
         found.extend(_value_problems(key, value, getattr(defaults, KEYS[key])))
     return found or [
         *_queue_problems(given.get("QUEUES", {})),
+        *_resource_problems(given.get("RESOURCES", {})),
         *_destination_problems(given.get("DESTINATIONS", {})),
         *_source_problems(given.get("SOURCE", "")),
         *_relation_problems(given),
@@ -185,6 +199,34 @@ def _queue_problems(queues: Mapping[Any, Mapping[Any, Any]]) -> list[str]:
             elif not _is_count(value):
                 found.append(f"{place}[{key!r}] must be a whole number of at least 1, not {value!r}.")
     return found
+
+
+def _resource_problems(resources: Mapping[Any, Mapping[Any, Any]]) -> list[str]:
+    found = []
+    for name, entry in resources.items():
+        place = f"DJANGO_JOBS['RESOURCES'][{name!r}]"
+        try:
+            check_resource(name)
+        except KeyFormatError as error:
+            found.append(f"{place}: {error}")
+        for key, value in entry.items():
+            if key not in RESOURCE_KEYS:
+                found.append(f"{place} has no entry {key!r}.{_hint(str(key).lower(), RESOURCE_KEYS)}")
+            elif key == "rate":
+                found.extend(f"{place}['rate'] {why}." for why in _rate_problems(value))
+            elif not _is_count(value):
+                found.append(f"{place}[{key!r}] must be a whole number of at least 1, not {value!r}.")
+        if "burst" in entry and "rate" not in entry:
+            found.append(f"{place} has a burst, and no rate that it belongs to.")
+    return found
+
+
+def _rate_problems(value: object) -> list[str]:
+    try:
+        parse_rate(value)
+    except ValueError as error:
+        return [str(error)]
+    return []
 
 
 def _destination_problems(destinations: Mapping[Any, Mapping[Any, Any]]) -> list[str]:

@@ -83,6 +83,7 @@ def new_job(**changes: Any) -> NewJob:
         "delay": None,
         "useful_for": None,
         "owner": "",
+        "resource": "",
         "correlation_id": "",
         "subject": "",
         "traceparent": "",

@@ -52,6 +52,7 @@ def job(
     atomic: bool | None = None,
     replay_permission: str = "",
     schedule: Cron | Every | str | None = None,
+    resource: str = "",
 ) -> Callable[[Callable[P, R]], DurableJob[P, R]]: ...
 
 
@@ -68,7 +69,8 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
             rename keeps it), ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template), ``owner``,
             ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``,
             ``replay_permission`` (what a user needs besides to replay such a job, as "billing.replay_charges"),
-            ``schedule`` (when it is enqueued by itself: a ``Cron``, an ``Every`` or a cron expression).
+            ``schedule`` (when it is enqueued by itself: a ``Cron``, an ``Every`` or a cron expression),
+            ``resource`` (what its jobs share with those of other types, bounded in ``DJANGO_JOBS["RESOURCES"]``).
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
@@ -89,6 +91,7 @@ _ALLOWED = frozenset(
         *("subject", "owner", "budget", "cleanup", "max_runtime", "retry", "useful_for", "takes_context", "atomic"),
         "replay_permission",
         "schedule",
+        "resource",
     ]
 )
 
@@ -194,6 +197,7 @@ def _options(job_type: str, aliases: tuple[str, ...], declared: dict[str, Any]) 
         on_duplicate=on_duplicate,
         subject=declared.get("subject", ""),
         owner=declared.get("owner", ""),
+        resource=declared.get("resource", ""),
         useful_for=declared.get("useful_for"),
     )
     check(options)

@@ -1,13 +1,18 @@
 """Lanes: where in a queue a job waits, so that claims and promotion never walk over rows that cannot run.
 
-The lane ``""`` is open. Jobs of a kind that nobody may or can run now wait in a lane of their kind's own. A kind is a
-job type with a payload version, written ``shop.charge_order 1``.
+Ready jobs stand in the open lane ``""``, or, if they use a resource, in a lane with the resource's name: what is full
+costs no claim anything. Jobs that are due later stand in the open lane. Jobs of a kind that nobody may or can run now
+wait in a lane of their kind's own. A kind is a job type with a payload version, written ``shop.charge_order 1``.
 """
 
 from __future__ import annotations
 
+from django_jobs.domain.identity import check_name
+from django_jobs.exceptions import KeyFormatError
+
 OPEN = ""
 ASIDE = "!"
+RESOURCE_LIMIT = 100
 
 
 def kind_text(job_type: str, payload_version: int) -> str:
@@ -34,3 +39,12 @@ def kind_in(lane: str) -> str:
 def is_aside(lane: str) -> bool:
     """Say whether jobs in this lane are set aside."""
     return lane.startswith(ASIDE)
+
+
+def check_resource(name: object) -> str:
+    """Return the name of a resource, or raise :class:`~django_jobs.exceptions.KeyFormatError`."""
+    text = check_name(name, what="resource", limit=RESOURCE_LIMIT)
+    if is_aside(text):
+        msg = f"The resource {text!r} starts with {ASIDE!r}, which marks jobs that are set aside; call it otherwise."
+        raise KeyFormatError(msg)
+    return text

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from django_jobs.domain.durations import LONGEST
 from django_jobs.domain.identity import check_key, check_name, scope_text
+from django_jobs.domain.lanes import check_resource
 from django_jobs.exceptions import DefinitionError
 
 OnDuplicate = Literal["return", "reject"]
@@ -31,6 +32,7 @@ class EnqueueOptions:
     owner: str
     useful_for: timedelta | None
     tenant: str = ""
+    resource: str = ""
     run_after: datetime | timedelta | None = None
     database: str | None = None
     detached: bool = False
@@ -83,6 +85,8 @@ def _check_names(options: EnqueueOptions) -> None:
     ):
         if value != "":
             check_name(value, what=what, limit=limit)
+    if options.resource != "":
+        check_resource(options.resource)
     check_name(options.key_scope, what="key_scope", limit=200)
     if options.key is not None:
         check_key(options.key)

@@ -79,6 +79,7 @@ class PauseKind(StrEnum):
     QUEUE = "queue"
     TYPE = "type"
     SCHEDULE = "schedule"
+    RESOURCE = "resource"
 
 
 class TickOutcome(StrEnum):

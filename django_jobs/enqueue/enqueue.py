@@ -206,6 +206,7 @@ def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -
         delay=after if isinstance(after, timedelta) else None,
         useful_for=options.useful_for,
         owner=options.owner,
+        resource=options.resource,
         correlation_id=prepared.correlation_id or correlation_id,
         subject=prepared.subject,
         traceparent=prepared.traceparent or (inside.traceparent if inside else ""),

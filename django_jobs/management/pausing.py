@@ -1,4 +1,4 @@
-"""The verbs that hold a queue, a job type or a schedule back, and let it go on."""
+"""The verbs that hold a queue, a job type, a schedule or a resource back, and let it go on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.states import PauseKind
 from django_jobs.exceptions import KeyFormatError, PauseError
@@ -26,9 +27,9 @@ _COLUMNS = ("kind", "name", "actor", "reason", "paused_until", "created_at")
 
 def _add_name(parser: CommandParser) -> None:
     parser.add_argument(
-        "kind", metavar="KIND", choices=[kind.value for kind in PauseKind], help="queue, type or schedule."
+        "kind", metavar="KIND", choices=[kind.value for kind in PauseKind], help="queue, type, schedule or resource."
     )
-    parser.add_argument("name", metavar="NAME", help="The name of the queue, job type or schedule.")
+    parser.add_argument("name", metavar="NAME", help="The name of the queue, job type, schedule or resource.")
     parser.add_argument("--as", dest="actor", metavar="USER", required=True, help="Who decides this.")
 
 
@@ -74,6 +75,8 @@ def _pause(options: Options, write: Write) -> int:
 def _doubts(row: Pause, using: str) -> Iterator[str]:
     if row.kind == PauseKind.TYPE and registry.find(row.name) is None:
         yield f"Note: this code declares no job type {row.name!r}."
+    if row.kind == PauseKind.RESOURCE and row.name not in get_settings().resources:
+        yield f"Note: the settings of this code name no resource {row.name!r}."
     declared = {definition.options.queue_name for _, definition in registry.definitions()}
     if row.kind == PauseKind.QUEUE and row.name not in declared and row.name not in known_queues(using=using):
         yield f"Note: no job type is declared for queue {row.name!r}, and nothing waits in it."
@@ -112,10 +115,15 @@ def _as_dict(row: Pause) -> dict[str, Any]:
 PAUSE_VERBS: tuple[Verb, ...] = (
     Verb(
         name="pause",
-        help="Hold a queue, a job type or a schedule back: what runs goes on, nothing new of it starts.",
+        help="Hold a queue, a job type, a schedule or a resource back: what runs goes on, nothing new of it starts.",
         add_arguments=_add_pause,
         run=_pause,
     ),
-    Verb(name="resume", help="Let a queue, a job type or a schedule go on.", add_arguments=_add_name, run=_resume),
+    Verb(
+        name="resume",
+        help="Let a queue, a job type, a schedule or a resource go on.",
+        add_arguments=_add_name,
+        run=_resume,
+    ),
     Verb(name="pauses", help="List what is paused, by whom and why.", add_arguments=add_json, run=_pauses),
 )

@@ -5,7 +5,7 @@ This room is written by ``store`` alone; everything else only reads it.
 
 from django_jobs.models.attempt import Attempt
 from django_jobs.models.audit import CancelRequest, Compensation, OperatorAction, ReplayItem, ReplayRequest
-from django_jobs.models.control import Pause, QueueControl
+from django_jobs.models.control import Pause, QueueControl, Resource
 from django_jobs.models.effect import EffectAdoption, EffectStake, Reconciliation, Send, SideEffect
 from django_jobs.models.identity import DuplicateEnqueue, IdempotencyKey, Installation
 from django_jobs.models.inbox import InboxMessage, Quarantine
@@ -43,6 +43,7 @@ __all__ = [
     "Reconciliation",
     "ReplayItem",
     "ReplayRequest",
+    "Resource",
     "Schedule",
     "ScheduleTick",
     "Send",

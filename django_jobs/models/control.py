@@ -27,8 +27,33 @@ class QueueControl(models.Model):
         return self.queue_name
 
 
+class Resource(models.Model):
+    """What workers and operators know of a resource, beside what the settings say.
+
+    ``max_running`` and ``max_rate`` stand instead of the settings while they are given. ``behind`` is the token bucket
+    of the rate (``domain/resources.py``); ``paused_until`` is what the downstream itself asked for last.
+    """
+
+    name = models.CharField(max_length=100, primary_key=True)
+    max_running = models.PositiveIntegerField(null=True, blank=True)
+    max_rate = models.CharField(max_length=12, default="", blank=True)
+    behind = InstantField(null=True, blank=True)
+    paused_until = InstantField(null=True, blank=True)
+    paused_by = models.UUIDField(null=True, blank=True)  # the job whose downstream asked for it
+
+    class Meta:
+        """Few rows; read by primary key."""
+
+        verbose_name = "resource"
+        default_permissions = ("view",)
+        permissions = [("bound_resource", "Can change the limit and the rate of a resource")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class Pause(models.Model):
-    """Somebody holds a queue or a job type back; gone when it is resumed, without effect after ``paused_until``."""
+    """Somebody holds something back; gone when it is resumed, without effect after ``paused_until``."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=8, choices=[(kind.value, kind.value) for kind in PauseKind])

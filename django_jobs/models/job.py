@@ -42,7 +42,8 @@ class Job(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     job_type = models.CharField(max_length=200)
     queue_name = models.CharField(max_length=100, default="default")
-    lane = models.CharField(max_length=250, default="", blank=True)  # "!…": set aside, see domain/lanes.py
+    lane = models.CharField(max_length=250, default="", blank=True)  # where it waits, see domain/lanes.py
+    resource = models.CharField(max_length=100, default="", blank=True, db_default="")
     priority = models.SmallIntegerField(default=0)
     tenant = models.CharField(max_length=64, default="", blank=True)
     payload_version = models.PositiveIntegerField(default=1)

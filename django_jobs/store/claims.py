@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter as Many
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -12,10 +13,12 @@ from typing import Any
 from django.db import OperationalError, connections
 
 from django_jobs import faults, telemetry
+from django_jobs.domain.lanes import OPEN
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import Alone
 from django_jobs.models import Job
 from django_jobs.store.limits import limits_of, locked, with_room
+from django_jobs.store.resources import Lane, spend, stands
 from django_jobs.store.statements import Row, joined, run
 from django_jobs.store.times import database_now
 
@@ -42,6 +45,7 @@ class Place:
     priority: int
     available_at: datetime
     job_id: uuid.UUID
+    lane: str = OPEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,8 @@ class ClaimRequest:
     With ``suspects`` only jobs that must run alone are claimed; ``alone`` is what the claimer can promise, and a job
     that needs more is left to others. ``oldest`` prefers what has been due for longest to what has the highest
     priority. ``beyond`` names places behind which to look too; a claim on PostgreSQL looks at a bounded number of rows,
-    on SQLite at as many as it must.
+    on SQLite at as many as it must. ``lanes`` are those of resources that may have room; other jobs that use a resource
+    are not looked at.
     """
 
     queues: Sequence[str]
@@ -64,6 +69,7 @@ class ClaimRequest:
     alone: Alone = Alone.NO
     oldest: bool = False
     beyond: Sequence[Place] = ()
+    lanes: Sequence[Lane] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,7 @@ class Claimed:
     arguments: str | None
     key: str
     queue_name: str
+    resource: str
     priority: int
     tenant: str
     subject: str
@@ -127,25 +134,35 @@ def claim(request: ClaimRequest, *, using: str) -> list[Claimed]:
 
 
 def _claim_within_limits(request: ClaimRequest, using: str) -> list[Row]:
-    """Leave full queues out; where a limited one has room, claim under its lock, which others hold for moments only."""
+    """Leave full queues out; claim what is bounded and has room under its lock, which others hold for moments."""
     limits = limits_of(request.queues)
-    if not limits:
-        return _claim_now(request, {}, using)
-    open_queues = with_room(request.queues, limits, using=using)
-    request = replace(request, queues=open_queues)
-    limits = {name: limits[name] for name in open_queues if name in limits}
-    if not limits:
-        return _claim_now(request, {}, using)
+    if limits:
+        open_queues = with_room(request.queues, limits, using=using)
+        request = replace(request, queues=open_queues)
+        limits = {name: limits[name] for name in open_queues if name in limits}
+    if not limits and not request.lanes:
+        return _claim_now(request, {}, {}, using)
+    resources = {lane.resource for lane in request.lanes}
     try:
-        with locked(limits, using=using):
-            rows = _claim_now(request, limits, using)
+        with locked(limits, resources, using=using):
+            rows = _claim_counted(request, limits, resources, using)
     except OperationalError as error:
         if getattr(error.__cause__, "sqlstate", None) != LOCK_NOT_AVAILABLE:
             raise
     else:
         return _committed(rows, using)
     free = [name for name in request.queues if name not in limits]
-    return _claim_now(replace(request, queues=free), {}, using)
+    return _claim_now(replace(request, queues=free, lanes=()), {}, {}, using)
+
+
+def _claim_counted(request: ClaimRequest, limits: Mapping[str, int], resources: set[str], using: str) -> list[Row]:
+    """Claim under the locks: what is counted now stays true until the commit."""
+    seen = stands(resources, using=using)
+    rooms = {name: stand.room for name, stand in seen.items()}
+    lanes = [lane for lane in request.lanes if rooms[lane.resource] != 0]
+    rows = _claim_now(replace(request, lanes=lanes), limits, rooms, using)
+    spend(Many(row["resource"] for row in rows if row["resource"] in seen), seen, using=using)
+    return rows
 
 
 def _committed(rows: list[Row], using: str) -> list[Row]:
@@ -154,17 +171,27 @@ def _committed(rows: list[Row], using: str) -> list[Row]:
     return rows
 
 
-def _claim_now(request: ClaimRequest, limits: Mapping[str, int], using: str) -> list[Row]:
+def _claim_now(
+    request: ClaimRequest, limits: Mapping[str, int], rooms: Mapping[str, int | None], using: str
+) -> list[Row]:
     if not request.queues:
         return []
     if connections[using].vendor == "sqlite":
-        return _claim_each(request, limits, using)
-    return _claim_all(request, limits, using)
+        return _claim_each(request, limits, rooms, using)
+    return _claim_all(request, limits, rooms, using)
+
+
+def _pairs(request: ClaimRequest) -> list[tuple[str, str]]:
+    """Return the queues with the lanes of each that are looked at."""
+    served = set(request.queues)
+    return [
+        *((name, OPEN) for name in request.queues),
+        *((lane.queue_name, lane.resource) for lane in request.lanes if lane.queue_name in served),
+    ]
 
 
 def _params(request: ClaimRequest) -> dict[str, Any]:
     return {
-        "queues": list(request.queues),
         "worker_id": request.worker_id,
         "worker_child": request.worker_child,
         "worker_name": request.worker_name,
@@ -172,15 +199,21 @@ def _params(request: ClaimRequest) -> dict[str, Any]:
     }
 
 
-def _claim_all(request: ClaimRequest, limits: Mapping[str, int], using: str) -> list[Row]:
+def _claim_all(
+    request: ClaimRequest, limits: Mapping[str, int], rooms: Mapping[str, int | None], using: str
+) -> list[Row]:
     room = len(request.attempt_ids)
-    beyond = [*request.beyond, *(oldest_places(request.queues, using=using) if request.oldest else ())]
+    pairs = _pairs(request)
+    beyond = [*request.beyond, *(oldest_places(pairs, using=using) if request.oldest else ())]
     return run(
         "claim",
         {
             **_params(request),
             **place_params(beyond),
-            "limits": [limits.get(name) for name in request.queues],
+            "queues": [queue for queue, _ in pairs],
+            "lanes": [lane for _, lane in pairs],
+            "limits": [limits.get(queue) for queue, _ in pairs],
+            "rooms": [rooms.get(lane) for _, lane in pairs],
             "job_types": [known.job_type for known in request.types],
             "versions": [known.payload_version for known in request.types],
             "leases": [known.lease.total_seconds() for known in request.types],
@@ -198,24 +231,29 @@ def place_params(places: Sequence[Place]) -> dict[str, Any]:
     """Spell places as statement parameters."""
     return {
         "after_queues": [place.queue_name for place in places],
+        "after_lanes": [place.lane for place in places],
         "after_priorities": [place.priority for place in places],
         "after_times": [place.available_at for place in places],
         "after_ids": [place.job_id for place in places],
     }
 
 
-def before_all(queue_name: str, priority: int = ABOVE) -> Place:
-    """Return the place in front of a queue's first job, or of its first job of this priority."""
-    return Place(queue_name=queue_name, priority=priority, available_at=BEFORE, job_id=uuid.UUID(int=0))
+def before_all(queue_name: str, priority: int = ABOVE, *, lane: str = OPEN) -> Place:
+    """Return the place in front of a lane's first job, or of its first job of this priority."""
+    return Place(queue_name=queue_name, priority=priority, available_at=BEFORE, job_id=uuid.UUID(int=0), lane=lane)
 
 
-def oldest_places(queues: Sequence[str], *, using: str) -> list[Place]:
-    """Return, per queue, the place in front of the priority whose first job has been due for longest."""
-    rows = run("queries/oldest", {"queues": list(queues)}, using=using)
-    return [before_all(row["queue_name"], row["priority"]) for row in rows]
+def oldest_places(pairs: Sequence[tuple[str, str]], *, using: str) -> list[Place]:
+    """Return, per queue and lane, the place in front of the priority whose first job has been due for longest."""
+    rows = run(
+        "queries/oldest", {"queues": [queue for queue, _ in pairs], "lanes": [lane for _, lane in pairs]}, using=using
+    )
+    return [before_all(row["queue_name"], row["priority"], lane=row["lane"]) for row in rows]
 
 
-def _claim_each(request: ClaimRequest, limits: Mapping[str, int], using: str) -> list[Row]:
+def _claim_each(
+    request: ClaimRequest, limits: Mapping[str, int], rooms: Mapping[str, int | None], using: str
+) -> list[Row]:
     if not _something_waits(request, using):
         return []  # a worker with nothing to start must not take SQLite's only write lock
     known = [
@@ -228,6 +266,7 @@ def _claim_each(request: ClaimRequest, limits: Mapping[str, int], using: str) ->
         for item in request.types
     ]
     rows: list[Row] = []
+    left = dict(rooms)
     with joined(using):
         for attempt_id in request.attempt_ids:
             found = run(
@@ -235,6 +274,7 @@ def _claim_each(request: ClaimRequest, limits: Mapping[str, int], using: str) ->
                 {
                     **_params(request),
                     "queues": with_room(request.queues, limits, using=using),
+                    "lanes": [OPEN, *sorted({lane.resource for lane in request.lanes} - _full(left))],
                     "known": json.dumps(known),
                     "attempt_id": attempt_id,
                     "suspects": int(request.suspects),
@@ -245,13 +285,21 @@ def _claim_each(request: ClaimRequest, limits: Mapping[str, int], using: str) ->
             if not found:
                 break
             rows += found
+            room = left.get(found[0]["resource"])
+            if room is not None:
+                left[found[0]["resource"]] = room - 1
     return _committed(rows, using)
+
+
+def _full(rooms: Mapping[str, int | None]) -> set[str]:
+    return {name for name, room in rooms.items() if room == 0}
 
 
 def _something_waits(request: ClaimRequest, using: str) -> bool:
     waiting = Job.objects.using(using).filter(
         state="queued",
         queue_name__in=list(request.queues),
+        lane__in={OPEN, *(lane.resource for lane in request.lanes)},
         job_type__in={known.job_type for known in request.types},
         available_at__lte=database_now(using),
     )
@@ -274,9 +322,9 @@ def counters_of(row: Row) -> Counters:
 
 def _claimed(row: Row, request: ClaimRequest, using: str) -> Claimed:
     same = (
-        "attempt_id job_type payload_version payload_fingerprint arguments queue_name priority tenant subject owner "
-        "correlation_id traceparent generation generation_started_at useful_until waiting_since error_fingerprint "
-        "isolation extra_attempts code_version available_at claimed_at lease_expires_at"
+        "attempt_id job_type payload_version payload_fingerprint arguments queue_name resource priority tenant subject "
+        "owner correlation_id traceparent generation generation_started_at useful_until waiting_since "
+        "error_fingerprint isolation extra_attempts code_version available_at claimed_at lease_expires_at"
     )
     return Claimed(
         job_id=row["id"],

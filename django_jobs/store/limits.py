@@ -1,4 +1,7 @@
-"""How many jobs of a queue run at once: counted from the rows that run, under a lock of the transaction that claims."""
+"""How many jobs of a queue run at once: counted from the rows that run, under a lock of the transaction that claims.
+
+Claims of what uses a resource take a lock of the resource in the same way.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,8 @@ def with_room(queues: Sequence[str], limits: Mapping[str, int], *, using: str) -
 
 
 @contextmanager
-def locked(queues: Collection[str], *, using: str) -> Iterator[None]:
-    """Keep other claims from these queues until the block's transaction ends, so that what it counts stays true.
+def locked(queues: Collection[str], resources: Collection[str] = (), *, using: str) -> Iterator[None]:
+    """Keep other claims from these queues and resources until the block's transaction ends: its counts stay true.
 
     The block's statements see everything that was committed before the lock was given, whatever isolation level the
     project chose. On SQLite the transaction itself is the lock.
@@ -45,7 +48,9 @@ def locked(queues: Collection[str], *, using: str) -> Iterator[None]:
     begins = not connection.in_atomic_block
     with transaction.atomic(using=using):
         if connection.vendor == "postgresql":
-            keys = sorted({_key(name) for name in queues})  # in one order, or two claims could wait for each other
+            keys = sorted(
+                {_key(name) for name in [*queues, *(f"resource {name}" for name in resources)]}
+            )  # in one order, or two claims could wait for each other
             with connection.cursor() as cursor:
                 if begins:
                     cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
@@ -58,5 +63,5 @@ def locked(queues: Collection[str], *, using: str) -> Iterator[None]:
         yield
 
 
-def _key(queue_name: str) -> int:
-    return zlib.crc32(queue_name.encode()) - 2**31
+def _key(name: str) -> int:
+    return zlib.crc32(name.encode()) - 2**31

@@ -38,6 +38,7 @@ class NewJob:
     delay: timedelta | None
     useful_for: timedelta | None
     owner: str
+    resource: str
     correlation_id: str
     subject: str
     traceparent: str
@@ -58,6 +59,7 @@ SHARED = (
     "delay",
     "useful_for",
     "owner",
+    "resource",
     "correlation_id",
     "traceparent",
 )

@@ -1,4 +1,4 @@
-"""Pauses: an operator holds a queue, a job type or a schedule back. What runs goes on; nothing new of it starts."""
+"""Pauses: an operator holds something back. What runs goes on; nothing new of it starts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ from django_jobs.store.times import database_now, read_now
 
 ACTOR_LIMIT = 150
 REASON_LIMIT = 1000
-_LONGEST = {PauseKind.QUEUE: 100, PauseKind.TYPE: 200, PauseKind.SCHEDULE: 200}
-_CALLED = {PauseKind.QUEUE: "queue name", PauseKind.TYPE: "job type", PauseKind.SCHEDULE: "schedule name"}
+_LONGEST = {PauseKind.QUEUE: 100, PauseKind.TYPE: 200, PauseKind.SCHEDULE: 200, PauseKind.RESOURCE: 100}
+_CALLED = {
+    PauseKind.QUEUE: "queue name",
+    PauseKind.TYPE: "job type",
+    PauseKind.SCHEDULE: "schedule name",
+    PauseKind.RESOURCE: "resource",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class Paused:
 
     queues: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
 
     def open_queues(self, queues: Collection[str]) -> list[str]:
         """Leave out the queues that are paused."""
@@ -39,14 +45,14 @@ class Paused:
 
 
 def pause(kind: str, name: str, *, actor: str, reason: str, until: datetime | None = None, using: str) -> Pause:
-    """Hold a queue, a job type or a schedule back until it is resumed or until a time; a standing pause is replaced.
+    """Hold something back until it is resumed or until a time; a standing pause is replaced.
 
     Workers know within about a second. Waiting jobs keep their order, enqueueing goes on, what runs is not touched, and
     a job whose usefulness ends is dead-lettered all the same.
 
     Raises:
-        PauseError: The kind is none of ``queue``, ``type`` and ``schedule``, actor or reason is missing or too long, or
-            ``until`` is naive or over.
+        PauseError: The kind is none of ``queue``, ``type``, ``schedule``, ``resource``, actor or reason is missing or
+            too long, or ``until`` is naive or over.
         KeyFormatError: The name is empty, too long or not printable ASCII.
     """
     which = _checked(kind, name)
@@ -62,13 +68,14 @@ def pause(kind: str, name: str, *, actor: str, reason: str, until: datetime | No
 
 
 def resume(kind: str, name: str, *, actor: str, using: str) -> bool:
-    """Let a queue, a job type or a schedule go on; jobs start in their old order, ticks that passed are not made up.
+    """Let something go on; jobs start in their old order, ticks that passed are not made up.
 
     Returns:
         False when it was not paused.
 
     Raises:
-        PauseError: The kind is none of ``queue``, ``type`` and ``schedule``, or the actor is missing or too long.
+        PauseError: The kind is none of ``queue``, ``type``, ``schedule``, ``resource``, or the actor is missing or too
+            long.
         KeyFormatError: The name is empty, too long or not printable ASCII.
     """
     which = _checked(kind, name)
@@ -91,6 +98,7 @@ def paused(*, using: str) -> Paused:
     return Paused(
         queues=frozenset(row.name for row in rows if row.kind == PauseKind.QUEUE),
         types=frozenset(row.name for row in rows if row.kind == PauseKind.TYPE),
+        resources=frozenset(row.name for row in rows if row.kind == PauseKind.RESOURCE),
     )
 
 
@@ -103,7 +111,7 @@ def _checked(kind: str, name: str) -> PauseKind:
     try:
         which = PauseKind(kind)
     except ValueError:
-        msg = f"A pause is of kind 'queue', 'type' or 'schedule', not {kind!r}."
+        msg = f"A pause is of kind 'queue', 'type', 'schedule' or 'resource', not {kind!r}."
         raise PauseError(msg) from None
     check_name(name, what=_CALLED[which], limit=_LONGEST[which])
     return which

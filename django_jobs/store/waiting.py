@@ -21,6 +21,7 @@ from django_jobs.models import Job
 from django_jobs.models.job import WAITING
 from django_jobs.store.claims import KnownType, Place, place_params
 from django_jobs.store.limits import limits_of, with_room
+from django_jobs.store.resources import Lane
 from django_jobs.store.statements import Row, run
 from django_jobs.store.times import database_now
 
@@ -77,12 +78,18 @@ def _ready(rows: Iterable[Row]) -> list[uuid.UUID]:
     return [row["id"] for row in rows if row["state"] == "queued"]
 
 
-def defer(queues: Sequence[str], *, runnable: Collection[str], using: str) -> int:
+def defer(queues: Sequence[str], *, runnable: Collection[str], using: str, lanes: Sequence[Lane] = ()) -> int:
     """Set aside queued jobs of kinds that nobody may or can run now; returns how many.
 
-    Only so many rows at the head of each queue are looked at: repeat it while it finds some.
+    Only so many rows at the head of each queue and lane are looked at: repeat it while it finds some.
     """
-    rows = run("defer", {"queues": list(queues), "runnable": sorted(runnable)}, using=using)
+    pairs = [*((name, OPEN) for name in queues), *((lane.queue_name, lane.resource) for lane in lanes)]
+    params = {
+        "queues": [queue for queue, _ in pairs],
+        "lanes": [lane for _, lane in pairs],
+        "runnable": sorted(runnable),
+    }
+    rows = run("defer", params, using=using)
     _tell_aside(rows)
     return len(rows)
 
@@ -94,7 +101,7 @@ def _tell_aside(rows: Iterable[Row]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What stands behind one place of a queue, as far as a bounded look goes.
+    """What stands behind one place of a lane, as far as a bounded look goes.
 
     ``strange`` are the kinds that the asker cannot run, ``late`` counts jobs that are useless by now. ``first_mine`` is
     the position of the first job that the asker can run; ``last`` the place before it, or where the look ended. Without
@@ -102,6 +109,7 @@ class Seen:
     """
 
     queue_name: str
+    lane: str
     look: int | None
     many: int
     late: int
@@ -124,9 +132,11 @@ def _seen(row: Row) -> Seen:
             priority=row["priority"],
             available_at=row["available_at"],
             job_id=row["id"],
+            lane=row["lane"],
         )
     return Seen(
         queue_name=row["queue_name"],
+        lane=row["lane"],
         look=None if row["look"] is None else row["look"] - 1,
         many=row["many"],
         late=row["late"],
@@ -198,17 +208,19 @@ def _next_due(queues: Sequence[str], using: str) -> Row:
     return row
 
 
-def oldest_suspect(queues: Sequence[str], types: Sequence[KnownType], *, using: str) -> Alone:
+def oldest_suspect(
+    queues: Sequence[str], types: Sequence[KnownType], *, using: str, lanes: Sequence[Lane] = ()
+) -> Alone:
     """Return how much room the oldest due job needs that must run alone and that a worker of these types can run.
 
-    ``Alone.NO`` when none is due in a queue with room.
+    ``Alone.NO`` when none is due in a queue with room, in its open lane or one of ``lanes``.
     """
     now = database_now(using)
     queues = with_room(queues, limits_of(queues), using=using)
     suspects = Job.objects.using(using).filter(
         Q(useful_until__isnull=True) | Q(useful_until__gt=now),
         state="queued",
-        lane="",
+        lane__in={OPEN, *(lane.resource for lane in lanes)},
         queue_name__in=list(queues),
         available_at__lte=now,
     )

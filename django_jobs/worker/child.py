@@ -151,6 +151,7 @@ class Child:
         self.dispatching.replace_dead()
         self.dispatching.tell_if_stuck()
         running = self.pool.running
+        self.claimer.lanes.note_running(running)
         self._isolated = self._isolated and bool(running)
         free = self.pool.free
         if self._isolated or (free == 0 and self.seat.is_free) or self.ending.recycling:

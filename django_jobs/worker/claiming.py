@@ -16,11 +16,13 @@ from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, known_que
 from django_jobs.store.completion import given
 from django_jobs.store.endings import release
 from django_jobs.store.notify import look
+from django_jobs.store.resources import Lane
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.company import Company, nobody_delivers
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.failures import failures
+from django_jobs.worker.lanes import Lanes
 from django_jobs.worker.room import Seat, Stand
 
 logger = logging.getLogger("django_jobs.worker")
@@ -50,6 +52,7 @@ class Claimer:
         self._claims = 0
         self._clearing = Clearing(self._kinds, using=config.database)
         self._suspect_waits = Alone.NO  # the room that the oldest due suspect needs
+        self.lanes = Lanes(using=config.database)
         self.refresh_types()
 
     def refresh_types(self) -> None:
@@ -79,6 +82,10 @@ class Claimer:
         self._clearing.read_pauses()
         return self._clearing.paused.open_queues(self.known_queues(LOOK_FOR_QUEUES_EVERY))
 
+    def open_lanes(self) -> list[Lane]:
+        """Return the lanes of jobs whose resource may have room now."""
+        return self.lanes.open(self.queues(), paused=self._clearing.paused.resources)
+
     def known_queues(self, no_older: float = LOOK_FOR_QUEUES_IDLE) -> Sequence[str]:
         """Return the queues to serve, paused ones too, as they were at most so many seconds ago."""
         now = clock.boot_seconds()
@@ -89,8 +96,8 @@ class Claimer:
         return self._queues
 
     def seconds_to_next_due(self) -> float:
-        """Return how long it is until a waiting job becomes due, as far as this child knows; infinite if none is."""
-        return max(0.0, self._clearing.next_due - clock.boot_seconds())
+        """Return how long it is until a waiting job can start for its time alone, as far as this child knows."""
+        return min(max(0.0, self._clearing.next_due - clock.boot_seconds()), self.lanes.seconds_to_next())
 
     def seconds_to_next(self) -> float | None:
         """Look with one read whether a claim may find something; returns in how many seconds, None when nothing waits.
@@ -104,6 +111,7 @@ class Claimer:
         now = clock.boot_seconds()
         if found.aside or (found.seconds is not None and found.seconds <= 0):
             self._looked_for_suspects = float("-inf")  # what is due may be one, and the next look may be a poll away
+            self.lanes.forget()
         if found.aside:
             return 0.0
         if found.seconds is None or found.seconds > 0:  # nothing is due: neither to promote nor as a suspect
@@ -139,7 +147,7 @@ class Claimer:
     def _claim_behind(self, room: int, *, beside: list[RunningAttempt]) -> list[RunningAttempt]:
         """Claim what stood behind rows in the way; an error here must not lose what was claimed ``beside`` it."""
         try:
-            return self._claim(room) if self._clearing.clear(self.queues()) else []
+            return self._claim(room) if self._clearing.clear(self.queues(), self.open_lanes()) else []
         except Exception as error:  # what was claimed has to start: nobody else would run it before its lease is over
             if not beside:
                 raise
@@ -180,12 +188,15 @@ class Claimer:
     def _suspect_due(self) -> Alone:
         now = clock.boot_seconds()
         if now - self._looked_for_suspects >= LOOK_FOR_SUSPECTS_EVERY or self._suspect_waits:
-            self._suspect_waits = oldest_suspect(self.queues(), self._open_types(), using=self.config.database)
+            self._suspect_waits = oldest_suspect(
+                self.queues(), self._open_types(), using=self.config.database, lanes=self.open_lanes()
+            )
             self._looked_for_suspects = now
         return self._suspect_waits
 
     def _claim(self, room: int, *, suspects: bool = False, alone: Alone = Alone.NO) -> list[RunningAttempt]:
         self._claims += not suspects
+        lanes = self.open_lanes()
         request = ClaimRequest(
             queues=self.queues(),
             types=self._open_types(),
@@ -197,6 +208,7 @@ class Claimer:
             alone=alone,
             oldest=not suspects and self._claims % OLDEST_EVERY == 0,
             beyond=() if suspects else tuple(self._clearing.beyond.values()),
+            lanes=lanes,
         )
         asked_at = clock.boot_seconds()
         self._doubtful.update(dict.fromkeys(request.attempt_ids, float("inf")))
@@ -204,7 +216,18 @@ class Claimer:
         telemetry.emit("claim.made", count=len(claimed), seconds=clock.boot_seconds() - asked_at)
         for attempt_id in request.attempt_ids:
             del self._doubtful[attempt_id]
-        return [self._running(job, asked_at) for job in claimed]
+        found = [self._running(job, asked_at) for job in claimed]
+        if lanes and len(found) < room and not suspects:
+            self._note_lanes(lanes, found)
+        return found
+
+    def _note_lanes(self, lanes: Sequence[Lane], found: list[RunningAttempt]) -> None:
+        try:
+            self.lanes.note_claim(lanes, found)
+        except Exception as error:  # what was claimed has to start: nobody else would run it before its lease is over
+            if not found:
+                raise
+            failures.note("resources", error, using=self.config.database)
 
     def _running(self, job: Claimed, asked_at: float) -> RunningAttempt:
         definition = self._definitions[(job.job_type, job.payload_version)]
@@ -236,5 +259,6 @@ class Claimer:
         waiting = Job.objects.using(self.config.database).filter(
             state="queued", queue_name__in=list(self.queues()), job_type__in=known
         )
+        waiting = waiting.exclude(lane__in=self._clearing.paused.resources)
         versions = set(waiting.values_list("job_type", "payload_version").distinct())
         return not versions & set(self._definitions)

@@ -13,6 +13,7 @@ from django_jobs.store.claims import Place, before_all
 from django_jobs.store.limits import limits_of, with_room
 from django_jobs.store.notify import wake
 from django_jobs.store.pauses import Paused, paused
+from django_jobs.store.resources import Lane
 from django_jobs.store.waiting import Seen, look_at, move_due, set_aside, take_up, until_due
 from django_jobs.store.workers import announced
 
@@ -34,7 +35,7 @@ class Clearing:
 
     def __init__(self, mine: Callable[[], Collection[str]], *, using: str) -> None:
         self.paused = Paused()
-        self.beyond: dict[str, Place] = {}
+        self.beyond: dict[tuple[str, str], Place] = {}  # by queue and lane
         self.next_due = float("inf")  # on the boot clock
         self._mine = mine
         self._using = using
@@ -106,55 +107,61 @@ class Clearing:
                 self._done.pop("take_up", None)  # the rest in the next round
                 break
 
-    def clear(self, queues: Sequence[str]) -> bool:
+    def clear(self, queues: Sequence[str], lanes: Sequence[Lane] = ()) -> bool:
         """Look why a claim found less than there was room for; returns whether another one may find more."""
         if not self._is_due("clear", EVERY):
             return False
         queues = with_room(queues, limits_of(queues), using=self._using)  # a full queue tells enough
         if not queues:
             return False
-        seen = self._look_at_heads(queues)
+        lanes = [lane for lane in lanes if lane.queue_name in set(queues)]
+        seen = self._look_at_heads(queues, lanes)
         strange = frozenset[str]().union(*(look.strange for look in seen))
-        moved = bool(strange - self.runnable()) and self._set_aside(queues)
+        moved = bool(strange - self.runnable()) and self._set_aside(queues, lanes)
         if any(look.late for look in seen):
             moved = bool(expire(using=self._using, limit=LOOK)) or moved
         if moved:
             self._done.pop("clear", None)  # perhaps there is more
-            seen = self._look_at_heads(queues)
-        for name in set(self.beyond) - {look.queue_name for look in seen if look.look is not None}:
-            del self.beyond[name]  # the queue is empty
-        walked = [self._walk(look.queue_name, look) for look in seen if look.look is not None]
+            seen = self._look_at_heads(queues, lanes)
+        for place in set(self.beyond) - {(look.queue_name, look.lane) for look in seen if look.look is not None}:
+            del self.beyond[place]  # the lane is empty
+        walked = [self._walk(look) for look in seen if look.look is not None]
         return any(walked) or moved
 
-    def _look_at_heads(self, queues: Sequence[str]) -> list[Seen]:
-        return look_at([before_all(name) for name in queues], mine=self._open(), using=self._using)
+    def _look_at_heads(self, queues: Sequence[str], lanes: Sequence[Lane]) -> list[Seen]:
+        places = [
+            *(before_all(name) for name in queues),
+            *(before_all(lane.queue_name, lane=lane.resource) for lane in lanes),
+        ]
+        return look_at(places, mine=self._open(), using=self._using)
 
-    def _set_aside(self, queues: Sequence[str]) -> bool:
+    def _set_aside(self, queues: Sequence[str], lanes: Sequence[Lane]) -> bool:
         runnable, end, moved = self.runnable(), clock.boot_seconds() + SLICE, 0
-        while found := defer(queues, runnable=runnable, using=self._using):
+        while found := defer(queues, runnable=runnable, using=self._using, lanes=lanes):
             moved += found
             if clock.boot_seconds() >= end:
                 break
         return moved > 0
 
-    def _walk(self, queue: str, head: Seen) -> bool:
+    def _walk(self, head: Seen) -> bool:
         """Go on behind jobs that this worker cannot run: they are left to others, or not set aside yet."""
+        at = (head.queue_name, head.lane)
         if head.first_mine is not None and head.first_mine <= CLAIM_LOOK:
-            self.beyond.pop(queue, None)
+            self.beyond.pop(at, None)
             return False
         look: Seen | None = head
-        if queue in self.beyond:
-            look = self._look_behind(self.beyond[queue])
+        if at in self.beyond:
+            look = self._look_behind(self.beyond[at])
         for _ in range(LOOKS):
             if look is None or (look.first_mine is None and look.many < LOOK):
-                self.beyond.pop(queue, None)  # the end of the queue: nothing for this worker
+                self.beyond.pop(at, None)  # the end of the lane: nothing for this worker
                 return False
             if look.last is not None:
-                self.beyond[queue] = look.last
-            self._tell(queue, head)
+                self.beyond[at] = look.last
+            self._tell(head.queue_name, head)
             if look.first_mine is not None:
                 return True
-            look = self._look_behind(self.beyond[queue])
+            look = self._look_behind(self.beyond[at])
         return False
 
     def _look_behind(self, place: Place) -> Seen | None:

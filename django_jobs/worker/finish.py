@@ -35,11 +35,13 @@ from django_jobs.store import Failure, cancel_running, dead_letter, fail, releas
 from django_jobs.store.adoptions import recheck_adopted
 from django_jobs.store.brief import briefly
 from django_jobs.store.completion import read_back
+from django_jobs.store.resources import hold_resource
 from django_jobs.worker.alerts import FIRST_UNKNOWN, Alert, tell, tell_of_dead_letter
 from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.ends import CANCELLED, DEAD, RELEASED, RETRY, SNOOZED, SUCCEEDED, tell_end
+from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import patiently, pauses, stopping
 
@@ -218,8 +220,22 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
         lambda: _leaving(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget)),
     )
     tell_end(attempt, RETRY, error=record, error_class=verdict.error_class)
+    if attempt.claimed.resource and verdict.retry_after is not None:
+        _hold_resource(attempt, verdict.retry_after)
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
         tell(_alert(attempt, FIRST_UNKNOWN, record), using=attempt.using)
+
+
+def _hold_resource(attempt: RunningAttempt, wish: timedelta) -> None:
+    """Hold back all jobs that use the resource: the downstream asked for it. The attempt has ended either way."""
+    name = attempt.claimed.resource
+    try:
+        until = hold_resource(name, wish, job_id=attempt.job_id, using=attempt.using)
+    except Exception as error:  # noqa: BLE001  the attempt has ended; the next one is told the same by the downstream
+        failures.note("resources", error, using=attempt.using)
+        return
+    if until is not None:
+        logger.warning("Resource %s starts nothing until %s: job %s was asked to wait", name, until, attempt.job_id)
 
 
 def give_back(attempt: RunningAttempt, *, message: str) -> bool:

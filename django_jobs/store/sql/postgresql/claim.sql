@@ -1,8 +1,9 @@
 -- purpose: lease jobs that can start now, open their attempts, and hand over all that is needed to run them
 -- guard: state 'queued', due, still useful, of a known type and version, within the queue's limit; held rows are skipped
 -- index: django_jobs_job_ready (django_jobs_job_watched for jobs that must run alone); django_jobs_job_held counts
--- At most 200 entries are looked at per queue, and as many again behind each position in "beyond": rows that this worker
--- cannot run cost no more than that. The caller holds the lock of each queue that has a limit.
+-- At most 200 entries are looked at per queue and lane, and as many again behind each position in "beyond": rows that this worker
+-- cannot run cost no more than that. The caller holds the lock of each queue that has a limit and of each resource, and has
+-- counted how many jobs that use it may start (room).
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 known AS MATERIALIZED (
     SELECT * FROM unnest(%(job_types)s::text[], %(versions)s::int[], %(leases)s::float8[], %(code_versions)s::text[])
@@ -12,21 +13,21 @@ ids AS MATERIALIZED (
     SELECT * FROM unnest(%(attempt_ids)s::uuid[]) WITH ORDINALITY AS i(attempt_id, place)
 ),
 served AS MATERIALIZED (
-    SELECT q.queue_name,
+    SELECT q.queue_name, q.lane, q.room,
         CASE WHEN q.at_most IS NULL THEN %(limit)s::bigint + %(suspects)s::bigint
             ELSE GREATEST(0, q.at_most - (
                 SELECT count(*) FROM django_jobs_job r WHERE r.state = 'running' AND r.queue_name = q.queue_name))
             END AS places
-    FROM unnest(%(queues)s::text[], %(limits)s::int[]) AS q(queue_name, at_most)
+    FROM unnest(%(queues)s::text[], %(lanes)s::text[], %(limits)s::int[], %(rooms)s::int[]) AS q(queue_name, lane, at_most, room)
 ),
 ready AS MATERIALIZED (
-    SELECT found.id, found.queue_name, found.priority, found.available_at
+    SELECT found.id, q.queue_name, q.lane, found.priority, found.available_at
     FROM clock, served q
     CROSS JOIN LATERAL (
-        SELECT j.id, j.queue_name, j.priority, j.available_at
+        SELECT j.id, j.priority, j.available_at
         FROM (
             SELECT l.id, l.priority, l.available_at FROM django_jobs_job l
-            WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = q.queue_name AND l.lane = ''
+            WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = q.queue_name AND l.lane = q.lane
                 AND l.available_at <= clock.now
             ORDER BY l.priority DESC, l.available_at, l.id
             LIMIT 200
@@ -35,28 +36,28 @@ ready AS MATERIALIZED (
         WHERE j.state = 'queued' AND j.isolation = '' AND (j.useful_until IS NULL OR j.useful_until > clock.now)
             AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)
         ORDER BY seen.priority DESC, seen.available_at, seen.id
-        LIMIT LEAST(%(limit)s::bigint, q.places)
+        LIMIT LEAST(%(limit)s::bigint, q.places, q.room)
         FOR NO KEY UPDATE OF j SKIP LOCKED
     ) AS found
 ),
 beyond AS MATERIALIZED (
-    SELECT found.id, found.queue_name, found.priority, found.available_at
+    SELECT found.id, q.queue_name, q.lane, found.priority, found.available_at
     FROM clock, unnest(
-        %(after_queues)s::text[], %(after_priorities)s::int[], %(after_times)s::timestamptz[], %(after_ids)s::uuid[]
-    ) AS a(queue_name, priority, available_at, id)
-    JOIN served q ON q.queue_name = a.queue_name
+        %(after_queues)s::text[], %(after_lanes)s::text[], %(after_priorities)s::int[], %(after_times)s::timestamptz[], %(after_ids)s::uuid[]
+    ) AS a(queue_name, lane, priority, available_at, id)
+    JOIN served q ON q.queue_name = a.queue_name AND q.lane = a.lane
     CROSS JOIN LATERAL (
-        SELECT j.id, j.queue_name, j.priority, j.available_at
+        SELECT j.id, j.priority, j.available_at
         FROM (
             SELECT * FROM (
                 (SELECT l.id, l.priority, l.available_at FROM django_jobs_job l
-                WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = a.queue_name AND l.lane = ''
+                WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = a.queue_name AND l.lane = a.lane
                     AND l.priority = a.priority AND (l.available_at, l.id) > (a.available_at, a.id)
                     AND l.available_at <= clock.now
                 ORDER BY l.available_at, l.id LIMIT 200)
                 UNION ALL
                 (SELECT l.id, l.priority, l.available_at FROM django_jobs_job l
-                WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = a.queue_name AND l.lane = ''
+                WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = a.queue_name AND l.lane = a.lane
                     AND l.priority < a.priority AND l.available_at <= clock.now
                 ORDER BY l.priority DESC, l.available_at, l.id LIMIT 200)
             ) AS two_parts
@@ -67,42 +68,45 @@ beyond AS MATERIALIZED (
         WHERE j.state = 'queued' AND j.isolation = '' AND (j.useful_until IS NULL OR j.useful_until > clock.now)
             AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)
         ORDER BY seen.priority DESC, seen.available_at, seen.id
-        LIMIT LEAST(%(limit)s::bigint, q.places)
+        LIMIT LEAST(%(limit)s::bigint, q.places, q.room)
         FOR NO KEY UPDATE OF j SKIP LOCKED
     ) AS found
 ),
 suspects AS MATERIALIZED (
-    SELECT found.id, found.queue_name, found.priority, found.available_at
+    SELECT found.id, q.queue_name, q.lane, found.priority, found.available_at
     FROM clock, served q
     CROSS JOIN LATERAL (
-        SELECT j.id, j.queue_name, j.priority, j.available_at
+        SELECT j.id, j.priority, j.available_at
         FROM django_jobs_job j
-        WHERE j.state = 'queued' AND j.isolation <> '' AND j.isolation > '' AND j.queue_name = q.queue_name AND j.lane = ''
+        WHERE j.state = 'queued' AND j.isolation <> '' AND j.isolation > '' AND j.queue_name = q.queue_name AND j.lane = q.lane
             AND (j.isolation = 'child' OR %(alone)s::text = 'worker')
             AND j.available_at <= clock.now
             AND (j.useful_until IS NULL OR j.useful_until > clock.now)
             AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)
         ORDER BY j.available_at, j.id
-        LIMIT LEAST(%(suspects)s::bigint, q.places)
+        LIMIT LEAST(%(suspects)s::bigint, q.places, q.room)
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS found
     ORDER BY found.available_at, found.id
     LIMIT %(suspects)s::bigint
 ),
 allowed AS MATERIALIZED (
-    SELECT one.id, one.priority, one.available_at, q.places,
+    SELECT one.id, one.priority, one.available_at, q.places, q.room,
+        row_number() OVER (
+            PARTITION BY one.lane
+            ORDER BY CASE WHEN %(oldest)s::bool THEN one.available_at END, one.priority DESC, one.available_at, one.id) AS nth_of_lane,
         row_number() OVER (
             PARTITION BY one.queue_name
             ORDER BY CASE WHEN %(oldest)s::bool THEN one.available_at END, one.priority DESC, one.available_at, one.id) AS nth
     FROM (SELECT * FROM ready UNION SELECT * FROM beyond UNION SELECT * FROM suspects) AS one
-    JOIN served q ON q.queue_name = one.queue_name
+    JOIN served q ON q.queue_name = one.queue_name AND q.lane = one.lane
 ),
 picked AS MATERIALIZED (
     SELECT a.id,
         row_number() OVER (
             ORDER BY CASE WHEN %(oldest)s::bool THEN a.available_at END, a.priority DESC, a.available_at, a.id) AS place
     FROM allowed a
-    WHERE a.nth <= a.places
+    WHERE a.nth <= a.places AND (a.room IS NULL OR a.nth_of_lane <= a.room)
 ),
 claimed AS (
     UPDATE django_jobs_job j

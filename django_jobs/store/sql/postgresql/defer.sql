@@ -3,20 +3,20 @@
 -- index: django_jobs_job_ready, django_jobs_job_watched
 WITH aside AS MATERIALIZED (
     SELECT found.id
-    FROM unnest(%(queues)s::text[]) AS q(queue_name)
+    FROM unnest(%(queues)s::text[], %(lanes)s::text[]) AS q(queue_name, lane)
     CROSS JOIN LATERAL (
         SELECT j.id
         FROM (
             (SELECT l.id FROM django_jobs_job l
-            WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = q.queue_name AND l.lane = ''
+            WHERE l.state = 'queued' AND l.isolation = '' AND l.queue_name = q.queue_name AND l.lane = q.lane
             ORDER BY l.priority DESC, l.available_at, l.id LIMIT 2000)
             UNION ALL
             (SELECT l.id FROM django_jobs_job l
-            WHERE l.state = 'queued' AND l.isolation <> '' AND l.isolation > '' AND l.queue_name = q.queue_name AND l.lane = ''
+            WHERE l.state = 'queued' AND l.isolation <> '' AND l.isolation > '' AND l.queue_name = q.queue_name AND l.lane = q.lane
             LIMIT 2000)
         ) AS seen
         JOIN django_jobs_job j ON j.id = seen.id
-        WHERE j.state = 'queued' AND j.lane = ''
+        WHERE j.state = 'queued'
             AND j.job_type || ' ' || j.payload_version <> ALL(%(runnable)s::text[])
         FOR NO KEY UPDATE OF j SKIP LOCKED
     ) AS found

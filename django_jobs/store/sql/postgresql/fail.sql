@@ -5,6 +5,7 @@ WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestam
 failed AS (
     UPDATE django_jobs_job j
     SET state = CASE WHEN %(delay)s::interval <= interval '1 second' THEN 'queued' ELSE 'failed' END,
+        lane = CASE WHEN %(delay)s::interval <= interval '1 second' THEN j.resource ELSE '' END,
         revision = j.revision + 1, available_at = clock.now + %(delay)s::interval, waiting_since = NULL,
         attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
         unknown_count = %(unknown_count)s::int, transient_count = %(transient_count)s::int, free_count = %(free_count)s::int,

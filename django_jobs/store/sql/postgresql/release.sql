@@ -12,7 +12,7 @@ target AS MATERIALIZED (
 ),
 released AS (
     UPDATE django_jobs_job j
-    SET state = 'queued', revision = j.revision + 1, free_count = j.free_count + 1,
+    SET state = 'queued', lane = j.resource, revision = j.revision + 1, free_count = j.free_count + 1,
         attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL
     FROM target, clock
     WHERE j.id = target.id

@@ -19,6 +19,7 @@ rescued AS (
     UPDATE django_jobs_job j
     SET state = CASE WHEN %(dead_reason)s::text <> '' THEN 'dead_lettered'
             WHEN %(delay)s::interval <= interval '1 second' THEN 'queued' ELSE 'failed' END,
+        lane = CASE WHEN %(dead_reason)s::text = '' AND %(delay)s::interval <= interval '1 second' THEN j.resource ELSE '' END,
         revision = j.revision + 1,
         dead_at = CASE WHEN %(dead_reason)s::text <> '' THEN clock.now END, dead_reason = %(dead_reason)s::text,
         available_at = CASE WHEN %(dead_reason)s::text <> '' THEN j.available_at WHEN %(delay)s::interval = interval '0' THEN LEAST(j.available_at, clock.now) ELSE clock.now + %(delay)s::interval END,

@@ -4,7 +4,7 @@
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 snoozed AS (
     UPDATE django_jobs_job j
-    SET state = 'scheduled', revision = j.revision + 1, available_at = clock.now + %(delay)s::interval,
+    SET state = 'scheduled', lane = '', revision = j.revision + 1, available_at = clock.now + %(delay)s::interval,
         waiting_since = CASE WHEN %(for_evidence)s::boolean THEN COALESCE(j.waiting_since, clock.now) END,
         attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
         unknown_count = %(unknown_count)s::int, transient_count = %(transient_count)s::int, free_count = %(free_count)s::int,

@@ -15,7 +15,7 @@ SET state = 'running', revision = revision + 1, fence = fence + 1, attempt_id = 
     progress = NULL, progress_total = NULL
 WHERE id = CASE WHEN %(suspects)s > 0 THEN (
         SELECT j.id FROM django_jobs_job j
-        WHERE j.state = 'queued' AND NOT (j.isolation = '') AND j.lane = ''
+        WHERE j.state = 'queued' AND NOT (j.isolation = '') AND j.lane IN (SELECT value FROM json_each(%(lanes)s))
             AND (j.isolation = 'child' OR %(alone)s = 'worker')
             AND j.queue_name IN (SELECT value FROM json_each(%(queues)s))
             AND j.available_at <= %(now)s AND (j.useful_until IS NULL OR j.useful_until > %(now)s)
@@ -26,7 +26,7 @@ WHERE id = CASE WHEN %(suspects)s > 0 THEN (
         ORDER BY j.available_at, j.id LIMIT 1)
     ELSE (
         SELECT j.id FROM django_jobs_job j
-        WHERE j.state = 'queued' AND j.isolation = '' AND j.lane = ''
+        WHERE j.state = 'queued' AND j.isolation = '' AND j.lane IN (SELECT value FROM json_each(%(lanes)s))
             AND j.queue_name IN (SELECT value FROM json_each(%(queues)s))
             AND j.available_at <= %(now)s AND (j.useful_until IS NULL OR j.useful_until > %(now)s)
             AND EXISTS (

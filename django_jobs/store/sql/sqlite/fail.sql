@@ -2,7 +2,7 @@
 -- guard: running under this attempt
 -- index: primary key
 UPDATE django_jobs_job
-SET state = CASE WHEN %(delay)s <= 1 THEN 'queued' ELSE 'failed' END,
+SET state = CASE WHEN %(delay)s <= 1 THEN 'queued' ELSE 'failed' END, lane = CASE WHEN %(delay)s <= 1 THEN resource ELSE '' END,
     revision = revision + 1, available_at = django_jobs_add(%(now)s, %(delay)s), waiting_since = NULL,
     attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL,
     unknown_count = %(unknown_count)s, transient_count = %(transient_count)s, free_count = %(free_count)s,

@@ -2,7 +2,7 @@
 -- guard: running under this attempt, and no request of it is still inside its deadline
 -- index: primary key
 UPDATE django_jobs_job
-SET state = 'queued', revision = revision + 1, free_count = free_count + 1,
+SET state = 'queued', lane = resource, revision = revision + 1, free_count = free_count + 1,
     attempt_id = NULL, lease_owner = NULL, lease_child = NULL, lease_expires_at = NULL
 WHERE id = %(job_id)s AND state = 'running' AND attempt_id = %(attempt_id)s
     AND NOT EXISTS (

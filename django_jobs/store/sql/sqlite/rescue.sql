@@ -3,6 +3,7 @@
 -- index: primary key
 UPDATE django_jobs_job
 SET state = CASE WHEN %(dead_reason)s <> '' THEN 'dead_lettered' WHEN %(delay)s <= 1 THEN 'queued' ELSE 'failed' END,
+    lane = CASE WHEN %(dead_reason)s = '' AND %(delay)s <= 1 THEN resource ELSE '' END,
     revision = revision + 1,
     dead_at = CASE WHEN %(dead_reason)s <> '' THEN %(now)s END, dead_reason = %(dead_reason)s,
     available_at = CASE WHEN %(dead_reason)s <> '' THEN available_at

@@ -1,14 +1,15 @@
--- purpose: find, per queue and priority, the job that has been due for longest: exact, however many wait
--- guard: none; one probe per queue and priority that waits; set-aside jobs do not count; locks nothing
+-- purpose: find, per queue, lane and priority, the job that has been due for longest: exact, however many wait
+-- guard: none; one probe per queue, lane and priority that waits; set-aside jobs do not count; locks nothing
 -- index: django_jobs_job_ready, django_jobs_job_due
 WITH RECURSIVE clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 ready AS (
-    (SELECT j.queue_name FROM django_jobs_job j
-    WHERE j.state = 'queued' AND j.isolation = '' ORDER BY j.queue_name LIMIT 1)
+    (SELECT j.queue_name, j.lane FROM django_jobs_job j
+    WHERE j.state = 'queued' AND j.isolation = '' ORDER BY j.queue_name, j.lane LIMIT 1)
     UNION ALL
-    SELECT following.queue_name FROM ready q CROSS JOIN LATERAL (
-        SELECT j.queue_name FROM django_jobs_job j
-        WHERE j.state = 'queued' AND j.isolation = '' AND j.queue_name > q.queue_name ORDER BY j.queue_name LIMIT 1
+    SELECT following.queue_name, following.lane FROM ready q CROSS JOIN LATERAL (
+        SELECT j.queue_name, j.lane FROM django_jobs_job j
+        WHERE j.state = 'queued' AND j.isolation = '' AND (j.queue_name, j.lane) > (q.queue_name, q.lane)
+        ORDER BY j.queue_name, j.lane LIMIT 1
     ) AS following
 ),
 later AS (
@@ -25,12 +26,12 @@ FROM clock, ready q
 CROSS JOIN LATERAL (
     WITH RECURSIVE level AS (
         (SELECT j.job_type, j.priority, j.available_at FROM django_jobs_job j
-        WHERE j.state = 'queued' AND j.isolation = '' AND j.queue_name = q.queue_name AND j.lane = ''
+        WHERE j.state = 'queued' AND j.isolation = '' AND j.queue_name = q.queue_name AND j.lane = q.lane
         ORDER BY j.priority DESC, j.available_at, j.id LIMIT 1)
         UNION ALL
         SELECT lower.job_type, lower.priority, lower.available_at FROM level CROSS JOIN LATERAL (
             SELECT j.job_type, j.priority, j.available_at FROM django_jobs_job j
-            WHERE j.state = 'queued' AND j.isolation = '' AND j.queue_name = q.queue_name AND j.lane = ''
+            WHERE j.state = 'queued' AND j.isolation = '' AND j.queue_name = q.queue_name AND j.lane = q.lane
                 AND j.priority < level.priority
             ORDER BY j.priority DESC, j.available_at, j.id LIMIT 1
         ) AS lower

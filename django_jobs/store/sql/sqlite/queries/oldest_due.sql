@@ -4,7 +4,7 @@
 SELECT s.queue_name, s.job_type, s.priority, min(s.available_at) AS available_at, %(now)s AS now
 FROM (
     SELECT j.queue_name, j.job_type, j.priority, j.available_at FROM django_jobs_job j
-    WHERE j.state = 'queued' AND j.isolation = '' AND j.lane = ''
+    WHERE j.state = 'queued' AND j.isolation = ''
     UNION ALL
     SELECT j.queue_name, j.job_type, j.priority, j.available_at FROM django_jobs_job j
     WHERE j.state IN ('scheduled', 'failed') AND j.lane = '' AND j.available_at <= %(now)s
