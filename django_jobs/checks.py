@@ -35,6 +35,7 @@ def register() -> None:
         check_settings,
         check_faults,
         check_registry,
+        check_resources,
         check_routes,
         check_publishers,
         check_effects,
@@ -93,6 +94,23 @@ def check_registry(**_: object) -> list[CheckMessage]:
                 )
             )
     return found
+
+
+def check_resources(**_: object) -> list[CheckMessage]:
+    """E107: a job type uses a resource that the settings do not name, so nothing would bound it."""
+    if _setting_problems():
+        return []
+    known = get_settings().resources
+    return [
+        Error(
+            f"Job type {name!r} uses the resource {definition.options.resource!r}, which the settings do not name.",
+            hint="Give its bounds in DJANGO_JOBS['RESOURCES'], for example {'limit': 3, 'rate': '100/m'}.",
+            obj=definition.func,
+            id="django_jobs.E107",
+        )
+        for name, definition in registry.definitions()
+        if name == definition.job_type and definition.options.resource not in {"", *known}
+    ]
 
 
 def check_routes(**_: object) -> list[CheckMessage]:

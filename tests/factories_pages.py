@@ -30,6 +30,7 @@ from django_jobs.models import (
     Reconciliation,
     ReplayItem,
     ReplayRequest,
+    Resource,
     Schedule,
     ScheduleTick,
     Send,
@@ -87,6 +88,21 @@ class ScheduleFactory(DjangoModelFactory):
     settled_at = at()
     next_tick = at(minutes=-1)
     declared_at = at(days=1)
+
+
+class ResourceFactory(DjangoModelFactory):
+    """A resource that a person has bounded, and whose downstream asked to wait."""
+
+    class Meta:
+        model = Resource
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+        held = factory.Trait(paused_until=at(minutes=-1), paused_by=factory.LazyFunction(uuid7))
+
+    name = "payments-api"
+    max_running = 3
+    max_rate = "10/s"
 
 
 class ScheduleTickFactory(DjangoModelFactory):
@@ -168,6 +184,7 @@ def one_of_each() -> dict[type[models.Model], Any]:
         DeliveryAttempt: DeliveryAttemptFactory(delivery=delivery, outcome="error", status=503, detail="not reached"),
         InboxMessage: InboxMessageFactory(job_id=job.pk),
         Schedule: ScheduleFactory(),
+        Resource: ResourceFactory(held=True),
         Quarantine: QuarantineFactory(),
         Worker: WorkerFactory(),
         Pause: PauseFactory(),

@@ -11,12 +11,13 @@ from django.http import HttpRequest
 from django.urls import URLPattern, path
 
 from django_jobs.admin.deciding import Offer, respond
-from django_jobs.admin.forms import CompensateChoices, ReplayChoices, ResolveChoices
+from django_jobs.admin.forms import BoundChoices, CompensateChoices, ReplayChoices, ResolveChoices
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.unmasking import SHOW_PAYLOAD
 from django_jobs.domain.states import DeliveryState, EffectState, JobState, ReplayState
-from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, Schedule, SideEffect
+from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, Resource, Schedule, SideEffect
 from django_jobs.models.job import WAITING
+from django_jobs.operate.bound_resource import BoundResource
 from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.discard import Discard
@@ -143,6 +144,18 @@ OFFERS: dict[type[Model], tuple[Offer, ...]] = {
             permission=DiscardDelivery.permission,
             make=lambda delivery, using, _: DiscardDelivery(delivery.pk, using=using),
             why_not=discard_refused,
+        ),
+    ),
+    Resource: (
+        Offer(
+            path="bound",
+            label="Change the bounds…",
+            permission=BoundResource.permission,
+            make=lambda resource, using, given: BoundResource(
+                resource.name, limit=given["limit"], rate=given["rate"], using=using
+            ),
+            why_not=lambda _: "",
+            choices=BoundChoices,
         ),
     ),
     Schedule: (

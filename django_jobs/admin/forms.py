@@ -10,6 +10,7 @@ from django import forms
 
 from django_jobs.admin.showing import plain
 from django_jobs.domain.judgement import Judgement
+from django_jobs.domain.resources import MOST, parse_rate
 from django_jobs.operate.action import NAME_LIMIT, REASON_CODES, REASON_LIMIT, REASON_MIN, Plan
 from django_jobs.operate.job_decision import MOST_EXTRA
 from django_jobs.operate.listing import parse_span
@@ -140,6 +141,34 @@ class CompensateChoices(Choices):
         label="It was taken back by hand, or stays on purpose: send nothing",
         required=False,
         help_text="For what no code can take back; the reason says how it was done.",
+    )
+
+
+class RateField(forms.CharField):
+    """A rate such as ``10/s``; empty: as the settings say."""
+
+    def clean(self, value: Any) -> str:
+        """Read the rate."""
+        text: str = super().clean(value)
+        try:
+            return parse_rate(text).text if text else ""
+        except ValueError as error:
+            raise forms.ValidationError(f"A rate {error}.") from error
+
+
+class BoundChoices(Choices):
+    """Which bounds a resource has from now on."""
+
+    limit = forms.IntegerField(
+        min_value=1,
+        max_value=MOST,
+        required=False,
+        help_text="So many jobs that use it run at once; empty: as the settings say.",
+    )
+    rate = RateField(
+        required=False,
+        max_length=12,
+        help_text="So many start, for example 10/s, 100/m or 1000/h; empty: as the settings say.",
     )
 
 

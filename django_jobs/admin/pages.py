@@ -14,6 +14,7 @@ from django_jobs.admin.events import DeliveryAdmin, OutboxEventAdmin
 from django_jobs.admin.inbox import InboxMessageAdmin, QuarantineAdmin
 from django_jobs.admin.jobs import JobAdmin
 from django_jobs.admin.pauses import PauseAdmin
+from django_jobs.admin.resources import ResourceAdmin
 from django_jobs.admin.schedules import ScheduleAdmin
 from django_jobs.admin.workers import WorkerAdmin
 
@@ -28,6 +29,7 @@ PAGES: dict[type[Any], type[ModelAdmin[Any]]] = {
     models.Worker: WorkerAdmin,
     models.Pause: PauseAdmin,
     models.Schedule: ScheduleAdmin,
+    models.Resource: ResourceAdmin,
     models.OperatorAction: OperatorActionAdmin,
     models.ReplayRequest: ReplayRequestAdmin,
 }

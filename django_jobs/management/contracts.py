@@ -96,6 +96,8 @@ def job_lines(job: JobContract) -> Iterator[tuple[str, object]]:
         yield "also called", ", ".join(job.aliases)
     yield "arguments", ", ".join(job.arguments)
     yield "queue", f"{job.queue_name}, priority {job.priority}"
+    if job.resource:
+        yield "resource", job.resource
     yield "owner", job.owner
     yield "recovery", job.recovery
     yield "key", f"{job.key} within {job.key_scope}" if job.key else "none: nothing is deduplicated"

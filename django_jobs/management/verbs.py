@@ -13,6 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
+from django_jobs.management.bounding import RESOURCE_VERBS
 from django_jobs.management.cancelling import CANCEL_VERBS
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.compensating import COMPENSATE_VERBS
@@ -315,6 +316,7 @@ VERBS: tuple[Verb, ...] = (
     *OVERVIEW_VERBS,
     *PAUSE_VERBS,
     *SCHEDULE_VERBS,
+    *RESOURCE_VERBS,
     *CANCEL_VERBS,
     *COMPENSATE_VERBS,
     Verb(

@@ -34,7 +34,8 @@ class Resource(models.Model):
     of the rate (``domain/resources.py``); ``paused_until`` is what the downstream itself asked for last.
     """
 
-    name = models.CharField(max_length=100, primary_key=True)
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    name = models.CharField(max_length=100, unique=True)
     max_running = models.PositiveIntegerField(null=True, blank=True)
     max_rate = models.CharField(max_length=12, default="", blank=True)
     behind = InstantField(null=True, blank=True)
@@ -42,7 +43,7 @@ class Resource(models.Model):
     paused_by = models.UUIDField(null=True, blank=True)  # the job whose downstream asked for it
 
     class Meta:
-        """Few rows; read by primary key."""
+        """Few rows; read by name."""
 
         verbose_name = "resource"
         default_permissions = ("view",)

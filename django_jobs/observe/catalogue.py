@@ -199,6 +199,9 @@ SPECS: tuple[Spec, ...] = (
     _gauge("expired_leases", _D, JOB, "Running jobs whose lease is over."),
     _gauge("queue_capacity_jobs", _D, ("queue",), "How many jobs may wait in the queue; absent if there is no limit."),
     _gauge("queue_paused", _D, ("queue",), "1 while an operator holds the queue."),
+    _gauge("resource_running_jobs", _D, ("resource",), "Running jobs that use the resource."),
+    _gauge("resource_limit_jobs", _D, ("resource",), "How many may run at once; absent if there is no limit."),
+    _gauge("resource_held", _D, ("resource",), "1 while an operator or the downstream itself holds the resource."),
     _gauge("unresolved_side_effects", _D, ("effect",), "Side effects of unfinished jobs whose outcome is not known."),
     _gauge(
         "oldest_unresolved_side_effect_age_seconds", _D, ("effect",), "Age of the oldest of these; 0: there is none."

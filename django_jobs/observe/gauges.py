@@ -55,6 +55,7 @@ class DatabaseGauges:
         self._last = _Look()
         self._told: set[tuple[str, tuple[str, ...]]] = set()
         self._queues, self._effects, self._destinations = labels.Names(), labels.Names(), labels.Names()
+        self._resources = labels.Names()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges; after a look that failed only ``exporter_up`` 0, so that nobody believes old numbers."""
@@ -109,6 +110,7 @@ class DatabaseGauges:
         for pause in found.pauses:
             if pause.kind == PauseKind.QUEUE:
                 values[("queue_paused", (self._queues.label(pause.name),))] = 1
+        self._add_resources(values, found)
         for item in found.effects:
             name = self._effects.label(item.name)
             _add(values, "unresolved_side_effects", (name,), item.many)
@@ -126,6 +128,16 @@ class DatabaseGauges:
         for worker in found.workers:
             _add(values, "workers", ("live" if worker.live else "stale",), 1)
         return values
+
+    def _add_resources(self, values: Values, found: Overview) -> None:
+        paused = {pause.name for pause in found.pauses if pause.kind == PauseKind.RESOURCE}
+        for name, stand in found.resources.items():
+            label = (self._resources.label(name),)
+            _add(values, "resource_running_jobs", label, stand.standing.running)
+            if stand.standing.bounds.limit is not None:
+                values[("resource_limit_jobs", label)] = stand.standing.bounds.limit
+            until = stand.standing.paused_until
+            values[("resource_held", label)] = float(name in paused or (until is not None and until > stand.at))
 
     def _add_jobs(self, values: Values, found: Overview) -> None:
         for group in found.groups:

@@ -46,6 +46,7 @@ class JobContract:
     queue_name: str
     priority: int
     owner: str
+    resource: str
     recovery: str
     key: str
     key_scope: str
@@ -140,6 +141,7 @@ def _job(definition: JobDefinition) -> JobContract:
         queue_name=options.queue_name,
         priority=options.priority,
         owner=options.owner,
+        resource=options.resource,
         recovery=recovery_of(definition),
         key=options.key or ("{event.id}" if definition.source else ""),
         key_scope=options.key_scope,

@@ -12,9 +12,11 @@ from django_jobs.domain.states import AttemptOutcome, JobState, PauseKind
 from django_jobs.masking import redactor
 from django_jobs.models import Job, OperatorAction, Worker
 from django_jobs.operate.history import JobHistory
+from django_jobs.operate.resource_status import resource_lines
 from django_jobs.operate.wording import LOSS, dead_reason, instant, relative
 from django_jobs.store.limits import limits_of
 from django_jobs.store.pauses import pauses
+from django_jobs.store.resources import stands
 
 
 def next_lines(history: JobHistory) -> Iterator[str]:
@@ -133,12 +135,17 @@ def _obstacles(history: JobHistory) -> Iterator[str]:
         yield f"No live worker of queue {job.queue_name!r} knows job type {job.job_type!r}."
 
 
+_KINDS = {PauseKind.QUEUE: "Queue", PauseKind.TYPE: "Job type", PauseKind.RESOURCE: "Resource"}
+
+
 def _held_back(history: JobHistory) -> Iterator[str]:
     job = history.job
     names = {PauseKind.QUEUE: job.queue_name, PauseKind.TYPE: job.job_type}
+    if job.resource:
+        names[PauseKind.RESOURCE] = job.resource
     for row in pauses(using=history.using):
         if names.get(PauseKind(row.kind)) == row.name:
-            what = "Queue" if row.kind == PauseKind.QUEUE else "Job type"
+            what = _KINDS[PauseKind(row.kind)]
             end = f" until {relative(row.paused_until, history.read_at)}" if row.paused_until else ""
             yield f"{what} {row.name!r} is paused by {row.actor} since {instant(row.created_at)}{end}: {row.reason}"
     limit = limits_of([job.queue_name]).get(job.queue_name)
@@ -146,6 +153,8 @@ def _held_back(history: JobHistory) -> Iterator[str]:
         running = Job.objects.using(history.using).filter(state="running", queue_name=job.queue_name).count()
         if running >= limit:
             yield f"Queue {job.queue_name!r} runs at most {limit} at once, and {running} run now."
+    if job.resource:
+        yield from resource_lines(stands([job.resource], using=history.using)[job.resource], job.resource)
 
 
 def _alive(history: JobHistory) -> list[Worker]:

@@ -13,6 +13,7 @@ from django.db.models import Exists, OuterRef, Q
 from django_jobs.conf import get_settings
 from django_jobs.models import Destination, Pause, Subscription
 from django_jobs.store.pauses import pauses
+from django_jobs.store.resources import Stand, known_resources, stands
 from django_jobs.store.statements import Row, run
 from django_jobs.store.times import read_now
 
@@ -89,6 +90,7 @@ class Overview:
     breakers: Sequence[Breaker]
     workers: Sequence[Present]
     pauses: Sequence[Pause]
+    resources: Mapping[str, Stand]
     limit: int
 
 
@@ -111,6 +113,7 @@ def overview(*, using: str) -> Overview:
         breakers=_breakers(using),
         workers=[_present(row) for row in run("queries/present_workers", {}, using=using)],
         pauses=pauses(using=using),
+        resources=stands(known_resources(using=using), using=using),
         limit=limit,
     )
 

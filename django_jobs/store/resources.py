@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 
 from django_jobs import telemetry
 from django_jobs.conf import get_settings
-from django_jobs.domain.resources import Bounds, Standing, parse_rate
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.resources import Bounds, Rate, Standing, parse_rate
+from django_jobs.models import Resource
 from django_jobs.store.statements import Row, run
 
 LONGEST_HOLD = timedelta(days=1)  # a downstream that asks for more is asked again after this
@@ -69,11 +71,19 @@ def standing_of(row: Row) -> Standing:
 def bounds_of(name: str, *, max_running: int | None, max_rate: str) -> Bounds:
     """Return what holds for a resource: what was given on its page, else what the settings say."""
     declared = get_settings().resources.get(name, {})
-    rate, burst = max_rate or declared.get("rate", ""), declared.get("burst")
+    rate, burst = declared.get("rate", ""), declared.get("burst")
     return Bounds(
         limit=declared.get("limit") if max_running is None else max_running,
-        rate=parse_rate(rate, burst) if rate else None,
+        rate=_stored_rate(max_rate, burst) or (parse_rate(rate, burst) if rate else None),
     )
+
+
+def _stored_rate(text: str, burst: int | None) -> Rate | None:
+    """Read the rate of a row; what somebody wrote there by other means and is none must not stop every claim."""
+    try:
+        return parse_rate(text, burst)
+    except ValueError:
+        return None
 
 
 def spend(started: Mapping[str, int], seen: Mapping[str, Stand], *, using: str) -> None:
@@ -83,7 +93,7 @@ def spend(started: Mapping[str, int], seen: Mapping[str, Stand], *, using: str) 
         rate = stand.standing.bounds.rate
         if rate is not None:
             behind = rate.taken(stand.standing.behind, stand.at, many)
-            run("queries/spend", {"name": name, "behind": behind}, using=using)
+            run("queries/spend", {"id": uuid7(), "name": name, "behind": behind}, using=using)
 
 
 def hold_resource(name: str, span: timedelta, *, job_id: uuid.UUID, using: str) -> datetime | None:
@@ -92,8 +102,29 @@ def hold_resource(name: str, span: timedelta, *, job_id: uuid.UUID, using: str) 
     Returns:
         Until when; None when an earlier wish lasts longer.
     """
-    rows = run("queries/hold_resource", {"name": name, "span": min(span, LONGEST_HOLD), "job_id": job_id}, using=using)
+    params = {"id": uuid7(), "name": name, "span": min(span, LONGEST_HOLD), "job_id": job_id}
+    rows = run("queries/hold_resource", params, using=using)
     until: datetime | None = rows[0]["paused_until"] if rows else None
     if until is not None:
         telemetry.emit("resource.held", resource=name, job_id=job_id, seconds=min(span, LONGEST_HOLD).total_seconds())
     return until
+
+
+def announce_resources(*, using: str) -> None:
+    """Write a row for each resource of the settings, so that people find it; what a row says stays."""
+    names = sorted(get_settings().resources)
+    if names:
+        rows = [Resource(name=name) for name in names]
+        Resource.objects.using(using).bulk_create(rows, ignore_conflicts=True)
+
+
+def known_resources(*, using: str) -> list[str]:
+    """Return the resources of the settings, and those that have a row: of other releases, or bounded by a person."""
+    return sorted({*get_settings().resources, *Resource.objects.using(using).values_list("name", flat=True)})
+
+
+def set_bounds(name: str, *, max_running: int | None, max_rate: str, using: str) -> None:
+    """Let these bounds hold from the next claim on; None and the empty text mean what the settings say."""
+    Resource.objects.using(using).update_or_create(
+        name=name, defaults={"max_running": max_running, "max_rate": max_rate}
+    )

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import connections
+from django.db import DatabaseError, connections
 
 from django_jobs.worker.failures import failures
 
@@ -51,13 +51,23 @@ class Chores:
             thread = self._running.get(chore.name)
             if self._stop.is_set() or (thread is not None and thread.is_alive()):
                 continue
-            if chore.is_due(self._using):
+            if self._is_due(chore):
                 thread = threading.Thread(
                     target=self._run, args=(chore,), name=f"django_jobs-{chore.name}", daemon=True
                 )
                 self._running[chore.name] = thread
                 thread.start()
         return True
+
+    def _is_due(self, chore: Chore) -> bool:
+        """Ask one chore; an error of its own code holds up no other, one of the database is for whoever looks."""
+        try:
+            return chore.is_due(self._using)
+        except DatabaseError:
+            raise
+        except Exception as error:  # noqa: BLE001  the next look asks again
+            failures.note(chore.name, error, using=self._using)
+            return False
 
     def stop(self) -> None:
         """Let each end after the turn that is under way; what is left, another worker does."""

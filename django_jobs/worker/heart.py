@@ -16,6 +16,7 @@ from django_jobs.domain.lease import GAP, HEARTBEAT, may_judge
 from django_jobs.domain.states import LossCause
 from django_jobs.outbox.losses import take_back_of_dead, take_back_of_silent
 from django_jobs.store import expire, held_by
+from django_jobs.store.resources import announce_resources
 from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
 from django_jobs.worker.alerts import tell_of_expired
 from django_jobs.worker.chores import EVERY as CHORES_EVERY
@@ -158,6 +159,7 @@ class Heart:
         with bounded(self._using, PATIENCE):
             if not (self.registered.is_set() and beat(self._record.worker_id, using=self._using)):
                 register(self._record, using=self._using)
+                announce_resources(using=self._using)
         return True
 
     def _note_stopping(self) -> bool:

@@ -382,3 +382,17 @@ def silent_suspect_in_company() -> set[Any]:
 @corrupts("J11")
 def generation_of_nothing() -> set[Any]:
     return set_job(Story(), generation=0)
+
+
+@corrupts("J18")
+def ready_job_in_the_lane_of_another_resource() -> set[Any]:
+    story = Story()
+    set_job(story, resource="payments-api")
+    return {story.job.pk}
+
+
+@corrupts("J18")
+def retry_that_waits_in_the_lane_of_a_resource() -> set[Any]:
+    story = Story().claim().fail()
+    set_job(story, lane="payments-api", resource="payments-api")
+    return {story.job.pk}

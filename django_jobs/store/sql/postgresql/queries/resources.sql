@@ -1,6 +1,6 @@
 -- purpose: see how resources stand: how many jobs that use them run, and what holds them back
 -- guard: none; what is decided with it is read again under the resource's lock
--- index: django_jobs_job_held; primary key of the resources
+-- index: django_jobs_job_held; the unique one of the resources' names
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 running AS MATERIALIZED (
     SELECT j.resource, count(*) AS many FROM django_jobs_job j

@@ -1,6 +1,6 @@
 -- purpose: remember in the token bucket of a resource that jobs have started
 -- guard: the caller holds the resource's lock and has read the bucket under it
--- index: primary key
-INSERT INTO django_jobs_resource (name, max_rate, behind)
-VALUES (%(name)s, '', %(behind)s)
+-- index: the unique one of the names
+INSERT INTO django_jobs_resource (id, name, max_rate, behind)
+VALUES (%(id)s, %(name)s, '', %(behind)s)
 ON CONFLICT (name) DO UPDATE SET behind = excluded.behind
