@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.exceptions import KeyFormatError, OperatorError
 from django_jobs.management.deciding import add_operator, decide
-from django_jobs.management.tables import table
+from django_jobs.management.tables import one_line, table
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
 from django_jobs.operate.bound_resource import BoundResource
 from django_jobs.operate.history import plain
@@ -31,11 +31,13 @@ def _list(options: Options, write: Write) -> int:
             one.rate,
             "by hand" if one.by_hand else "settings" if one.declared else "",
             one.running,
-            " ".join(one.lines),
         )
         for one in found
     ]
-    write(table(("resource", "limit", "rate", "bounds of", "running", "note"), cells))
+    write(table(("resource", "limit", "rate", "bounds of", "running"), cells))
+    for one in found:
+        for line in one.lines:
+            write(one_line(f"{one.name}: {line}"))
     return 0
 
 

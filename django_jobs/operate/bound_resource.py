@@ -63,11 +63,10 @@ class BoundResource(Decision):
         row = self.row()
         before = bounds_of(row.name, max_running=row.max_running, max_rate=row.max_rate)
         after = bounds_of(row.name, max_running=self.limit, max_rate=self.rate)
-        same = (row.max_running, row.max_rate) == (self.limit, self.rate)
         return Plan(
             action=self.name,
             title=f"Change the bounds of {row.name}",
-            refused="These bounds hold already." if same else "",
+            refused="",
             facts={
                 "resource": row.name,
                 "limit": row.max_running,
@@ -82,6 +81,8 @@ class BoundResource(Decision):
         yield f"Now: {bounds_text(before)}."
         source = "" if self.limit is not None or self.rate else ", as the settings say"
         yield f"Then: {bounds_text(after)}{source}."
+        if before == after:
+            yield "That is what holds already."
         if after.limit is not None and (before.limit is None or after.limit < before.limit):
             yield "What runs goes on, also where more run than may then; nothing new of it starts until there is room."
         yield "It holds for all workers from their next claim on."

@@ -86,6 +86,8 @@ def _intended(history: JobHistory) -> Iterator[str]:
     yield f"Payload: {_payload(history)}"
     yield from _key(history)
     yield f"Enqueued at {instant(job.created_at)} {_caller(job)}."
+    if job.resource:
+        yield f"It uses the resource {job.resource}."
     if job.useful_until is not None:
         yield f"Its result is useful until {instant(job.useful_until)}."
     yield f"Owner: {job.owner}." if job.owner else "No owner is declared for it."

@@ -15,14 +15,16 @@ from typing import Any, TypeVar
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
-from django_jobs.domain.lanes import OPEN, kind_text
+from django_jobs.domain.lanes import ASIDE, kind_text
 from django_jobs.exceptions import KitError
 from django_jobs.models import Attempt, Delivery, Job, Worker
 from django_jobs.outbox.destinations import is_local, known_destinations, routes
 from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.outbox.publisher import Publisher
 from django_jobs.store.pauses import paused
+from django_jobs.store.resources import stands, waiting_lanes
 from django_jobs.store.subscriptions import announce
+from django_jobs.store.waiting import known_queues
 from django_jobs.store.workers import WorkerRecord, register
 from django_jobs.testing.lending import lent
 from django_jobs.testing.mortal import mortal
@@ -251,7 +253,7 @@ def next_due(using: str, *, since: datetime | None = None) -> datetime | None:
         since: When somebody last looked for what is due; default: now. What became due after that was not seen then.
     """
     with lent(using):
-        moments = [_next_job(using, since or clock.now()), _next_loss(using)]
+        moments = [_next_job(using, since or clock.now()), _next_loss(using), _next_room(using)]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -262,11 +264,23 @@ def _next_job(using: str, since: datetime) -> datetime | None:
         for name, definition in registry.definitions()
         if held.allows(kind := kind_text(name, definition.options.version))
     }
-    waiting = Job.objects.using(using).filter(state__in=WAITING, lane=OPEN, available_at__gt=since)
+    waiting = Job.objects.using(using).filter(state__in=WAITING, available_at__gt=since)
+    waiting = waiting.exclude(lane__startswith=ASIDE).exclude(resource__in=held.resources)
     for job in waiting.exclude(queue_name__in=held.queues).order_by("available_at", "pk").iterator():
         if kind_text(job.job_type, job.payload_version) in kinds:
             return job.available_at
     return None
+
+
+def _next_room(using: str) -> datetime | None:
+    """Return when time alone makes room in a resource for which a job waits."""
+    held = paused(using=using)
+    lanes = waiting_lanes(held.open_queues(known_queues(using=using)), using=using)
+    waits = [
+        stand.opens_in for stand in stands({lane.resource for lane in lanes} - held.resources, using=using).values()
+    ]
+    seconds = min((wait for wait in waits if wait is not None and wait > 0), default=None)
+    return None if seconds is None else clock.now() + timedelta(seconds=seconds)
 
 
 def _next_loss(using: str) -> datetime | None:

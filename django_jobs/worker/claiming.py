@@ -53,6 +53,7 @@ class Claimer:
         self._clearing = Clearing(self._kinds, using=config.database)
         self._suspect_waits = Alone.NO  # the room that the oldest due suspect needs
         self.lanes = Lanes(using=config.database)
+        self._unread: list[Lane] = []  # lanes with room in which the last claim found less than it could take
         self.refresh_types()
 
     def refresh_types(self) -> None:
@@ -147,7 +148,10 @@ class Claimer:
     def _claim_behind(self, room: int, *, beside: list[RunningAttempt]) -> list[RunningAttempt]:
         """Claim what stood behind rows in the way; an error here must not lose what was claimed ``beside`` it."""
         try:
-            return self._claim(room) if self._clearing.clear(self.queues(), self.open_lanes()) else []
+            if not self._clearing.clear(self.queues(), self._unread):
+                return []
+            self.lanes.reopen(self._unread)
+            return self._claim(room)
         except Exception as error:  # what was claimed has to start: nobody else would run it before its lease is over
             if not beside:
                 raise
@@ -217,13 +221,14 @@ class Claimer:
         for attempt_id in request.attempt_ids:
             del self._doubtful[attempt_id]
         found = [self._running(job, asked_at) for job in claimed]
+        self._unread = []
         if lanes and len(found) < room and not suspects:
             self._note_lanes(lanes, found)
         return found
 
     def _note_lanes(self, lanes: Sequence[Lane], found: list[RunningAttempt]) -> None:
         try:
-            self.lanes.note_claim(lanes, found)
+            self._unread = self.lanes.note_claim(lanes)
         except Exception as error:  # what was claimed has to start: nobody else would run it before its lease is over
             if not found:
                 raise

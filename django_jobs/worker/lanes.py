@@ -59,14 +59,23 @@ class Lanes:
             if before[ended] in self._opens:
                 self._opens[before[ended]] = clock.boot_seconds()
 
-    def note_claim(self, asked: Sequence[Lane], found: Iterable[RunningAttempt]) -> None:
-        """Know that a claim had room for more and found nothing that uses some of these resources."""
-        had = {attempt.claimed.resource for attempt in found}
-        missed = {lane.resource for lane in asked} - had
+    def note_claim(self, asked: Sequence[Lane]) -> list[Lane]:
+        """Know that a claim had room for more than it found in these lanes.
+
+        Returns:
+            Those whose resources have room all the same: nothing is left there, or nothing that this child can run.
+        """
         now = clock.boot_seconds()
-        for name, stand in stands(missed, using=self._using).items():
+        seen = stands({lane.resource for lane in asked}, using=self._using)
+        for name, stand in seen.items():
             opens = _opens(stand, now)
-            self._opens[name] = NEVER if opens <= now else opens  # with room, what waits is not for this child
+            self._opens[name] = NEVER if opens <= now else opens
+        return [lane for lane in asked if seen[lane.resource].room != 0]
+
+    def reopen(self, lanes: Iterable[Lane]) -> None:
+        """Ask for these again: something was moved out of the way there."""
+        now = clock.boot_seconds()
+        self._opens |= {lane.resource: now for lane in lanes}
 
     def seconds_to_next(self) -> float:
         """Return in how many seconds time alone makes room for jobs that wait; infinite if it does not."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
@@ -187,3 +189,23 @@ def test_r68_a_lost_attempt_is_taken_back(jobs: JobsKit, jobs_clock: JobsClock, 
     assert report.outcomes == ["lost", "succeeded"]
     assert ran == [1]
     assert jobs_clock.now() - before >= timedelta(seconds=20)
+
+
+def test_the_clock_goes_on_to_the_next_token_of_a_resource(
+    jobs: JobsKit, jobs_clock: JobsClock, declare: Declare, settings: Any
+) -> None:
+    """Jobs that wait for a rate run one after the other, at its pace on the clock of the test."""
+    settings.DJANGO_JOBS = {**getattr(settings, "DJANGO_JOBS", {}), "RESOURCES": {"api": {"rate": "1/m"}}}
+    tries = []
+
+    def call() -> None:
+        tries.append(jobs_clock.now())
+
+    job = declare(call, resource="api")
+    for _ in range(3):
+        job.enqueue()
+
+    report = jobs.run_until_idle()
+
+    assert report.outcomes == ["succeeded"] * 3
+    assert [after - before > timedelta(seconds=55) for before, after in pairwise(tries)] == [True, True]
