@@ -116,6 +116,7 @@ DJANGO_JOBS: dict[str, Any] = {
     "LISTEN_DSN": env("JOBS_LISTEN_DSN", default=""),
     "TRANSACTION_POOLER": env.bool("JOBS_TRANSACTION_POOLER", default=False),
     "QUEUES": env.json("JOBS_QUEUES", default={}),
+    "RESOURCES": env.json("JOBS_RESOURCES", default={}),
     "DESTINATIONS": env.json("JOBS_DESTINATIONS", default={}),
     "EMAIL_BACKEND": env("JOBS_EMAIL_BACKEND"),
     "OWNERS": {

@@ -14,10 +14,13 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
-from django_jobs import store
+from django_jobs import job, store
+from django_jobs.define.registry import unregister
 from django_jobs.models import Job
 from django_jobs.store.claims import before_all, place_params
 from django_jobs.store.waiting import set_aside, take_up
+from django_jobs.worker.claiming import Claimer
+from django_jobs.worker.config import WorkerConfig
 from tests.databases import Server
 from tests.factories import JOB_TYPE
 from tests.plans import backlog
@@ -190,6 +193,55 @@ class TestBacklog:
         for found in (full, future, paused):
             assert base * 0.8 <= found <= base * 1.2, (base, full, future, paused)
         assert Job.objects.filter(lane=f"!{PAUSED_KIND}", state="scheduled").count() == 100_000
+
+    def test_claims_cost_the_same_behind_full_resources(self, server: Server, settings: Any) -> None:
+        """10,000 jobs behind a full resource, then 100 full resources with 100 jobs each: a child's claim stays as it is."""
+        names = [f"api-{number:03}" for number in range(101)]
+        settings.DJANGO_JOBS = {
+            **getattr(settings, "DJANGO_JOBS", {}),
+            "RESOURCES": {name: {"limit": 1} for name in names},
+        }
+        add(250_000, **backlog.DONE)
+        add(1000)
+        settled()
+        base = self._child_claims("no resource")
+        add(1, resource="'api-000'", lane="'api-000'", **backlog.RUNNING)
+        add(10_000, resource="'api-000'", lane="'api-000'", priority="50")
+        settled()
+        one = self._child_claims("10,000 behind a full resource")
+        for name in names[1:]:
+            add(1, resource=f"'{name}'", lane=f"'{name}'", **backlog.RUNNING)
+            add(100, resource=f"'{name}'", lane=f"'{name}'", priority="50")
+        settled()
+        hundred = self._child_claims("and 100 full resources")
+
+        for found in (one, hundred):
+            assert base * 0.8 <= found <= base * 1.2, (base, one, hundred)
+
+    def _child_claims(self, label: str) -> int:
+        """Return the pages that a claim of a child costs; the look at resources, once a second, is printed apart."""
+        job(type=JOB_TYPE, atomic=False)(lambda: None)
+        try:
+            child = Claimer(
+                WorkerConfig(
+                    worker_id=str(uuid.uuid4()),
+                    name="plans",
+                    database="default",
+                    queues=("default",),
+                    threads=1,
+                    processes=1,
+                    grace=5,
+                    poll=1,
+                )
+            )
+            first = asked(lambda: child.take(1, 0))
+            claims = [asked(lambda: child.take(1, 0)) for _ in range(9)]
+        finally:
+            unregister(JOB_TYPE)
+        costs = sorted(sum(run.buffers for run in runs) for runs in claims)
+        looks = sum(run.buffers for run in first) - costs[4]
+        print(f"\n{label}: {costs[4]} pages per claim, {looks} more for the first one, which looks around")
+        return costs[4]
 
     def test_promotion_steps_past_what_is_set_aside(self, server: Server) -> None:
         """100,000 due jobs of a paused type cost promotion nothing, and finding their lane is a few probes."""

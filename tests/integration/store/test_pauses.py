@@ -67,7 +67,7 @@ def test_what_is_paused_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("values", "error", "said"),
     [
-        ({"kind": "worker"}, PauseError, "'queue', 'type' or 'schedule', not 'worker'"),
+        ({"kind": "worker"}, PauseError, "'queue', 'type', 'schedule' or 'resource', not 'worker'"),
         ({"name": ""}, KeyFormatError, "queue name is empty"),
         ({"name": "x" * 101}, KeyFormatError, "more than 100"),
         ({"kind": "type", "name": "x" * 201}, KeyFormatError, "job type has 201 signs"),
