@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -19,6 +20,7 @@ from django_jobs.domain.identity import check_name
 from django_jobs.domain.options import EnqueueOptions, OnDuplicate, check
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.schedules import Cron, Every
+from django_jobs.domain.upcasting import Upcaster, checked_upcasters
 from django_jobs.exceptions import DefinitionError
 
 P = ParamSpec("P")
@@ -53,6 +55,7 @@ def job(
     replay_permission: str = "",
     schedule: Cron | Every | str | None = None,
     resource: str = "",
+    upcasters: Mapping[int, Upcaster] | None = None,
 ) -> Callable[[Callable[P, R]], DurableJob[P, R]]: ...
 
 
@@ -70,7 +73,8 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
             ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``,
             ``replay_permission`` (what a user needs besides to replay such a job, as "billing.replay_charges"),
             ``schedule`` (when it is enqueued by itself: a ``Cron``, an ``Every`` or a cron expression),
-            ``resource`` (what its jobs share with those of other types, bounded in ``DJANGO_JOBS["RESOURCES"]``).
+            ``resource`` (what its jobs share with those of other types, bounded in ``DJANGO_JOBS["RESOURCES"]``),
+            ``upcasters`` (by older payload version: what makes of its arguments those of the next version).
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
@@ -92,6 +96,7 @@ _ALLOWED = frozenset(
         "replay_permission",
         "schedule",
         "resource",
+        "upcasters",
     ]
 )
 
@@ -120,10 +125,12 @@ def declare(
         msg = f"{job_type}: a handler with a context commits through context.complete(), so atomic=True cannot hold."
         raise DefinitionError(msg)
     aliases = tuple(check_name(name, what="alias", limit=200) for name in declared.get("aliases", ()))
+    options = _options(job_type, aliases, declared)
+    upcasters = checked_upcasters(job_type, options.version, declared.get("upcasters") or {})
     definition = JobDefinition(
         func=func,
         signature=_signature(func, job_type, takes_context=takes_context),
-        options=_options(job_type, aliases, declared),
+        options=options,
         aliases=aliases,
         terms=lease_terms(declared.get("budget"), declared.get("cleanup"), declared.get("max_runtime")),
         retry=declared.get("retry") or RetryPolicy(),
@@ -132,7 +139,10 @@ def declare(
         replay_permission=_permission(job_type, declared.get("replay_permission", "")),
         source=source,
         is_stock_task=is_stock_task,
+        upcasters=upcasters,
     )
+    if upcasters:
+        definition = replace(definition, options=replace(options, upcast=definition.upcast))
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)
     register(durable)

@@ -9,7 +9,7 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -23,6 +23,7 @@ from django_jobs.domain.identity import key_fields, restore
 from django_jobs.domain.lease import LeaseTerms
 from django_jobs.domain.options import EnqueueOptions
 from django_jobs.domain.retry import RetryPolicy
+from django_jobs.domain.upcasting import Upcaster, upcast
 from django_jobs.enqueue.bulk import enqueue_many
 from django_jobs.enqueue.enqueue import enqueue
 from django_jobs.enqueue.outcome import EnqueueResult
@@ -54,6 +55,7 @@ class JobDefinition:
     atomic: bool
     replay_permission: str = ""
     source: EventSource | None = None
+    upcasters: Mapping[int, Upcaster] = field(default_factory=dict)
     is_stock_task: bool = False  # declared by Django's own decorator: its code knows nothing of complete() and step()
 
     @property
@@ -70,6 +72,19 @@ class JobDefinition:
     def oldest_name(self) -> str:
         """The name that it had first: what was remembered under it stays so after a rename."""
         return self.names[-1]
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The payload versions that this code can run, oldest first; the last one is what it writes."""
+        return (*self.upcasters, self.options.version)
+
+    def upcast(self, since: int, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Turn stored arguments of an older version into those that this code would store.
+
+        Raises:
+            PayloadError: An upcaster is missing or failed, or what it made does not fit the handler.
+        """
+        return self.bind((), upcast(self.job_type, self.upcasters, stored, since=since, version=self.options.version))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Fit arguments to the handler's signature, defaults included.
@@ -94,13 +109,14 @@ class JobDefinition:
             arguments["event"] = to_payload(arguments["event"])
         return arguments
 
-    def restore(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn stored JSON values back into what the handler's annotations say.
+    def restore(self, stored: Mapping[str, Any], *, since: int | None = None) -> dict[str, Any]:
+        """Turn stored JSON values back into what the handler's annotations say; ``since`` is their payload version.
 
         Raises:
             PayloadError: A stored value does not fit; the message names the parameter.
         """
-        arguments = self.bind((), stored)
+        is_old = since is not None and since != self.options.version
+        arguments = self.upcast(since, stored) if since is not None and is_old else self.bind((), stored)
         if self.source is not None:
             return {"event": from_payload(arguments["event"])}
         try:

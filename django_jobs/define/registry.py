@@ -11,6 +11,7 @@ from django.utils.module_loading import module_has_submodule
 
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import DurableJob, JobDefinition, type_hints
+from django_jobs.domain.lanes import kind_text
 from django_jobs.exceptions import DefinitionError, UnknownJobTypeError
 
 _MODULES = ("jobs", "tasks", "events", "schedules")
@@ -80,6 +81,11 @@ def definitions() -> Iterator[tuple[str, JobDefinition]]:
         known = sorted(_jobs.items())
     for name, job in known:
         yield name, job.definition
+
+
+def kinds() -> list[str]:
+    """Return what this code can run: every stored name at each payload version, see ``domain/lanes.py``."""
+    return [kind_text(name, version) for name, definition in definitions() for version in definition.versions]
 
 
 def autodiscover() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from django_jobs.domain.lanes import check_resource
 from django_jobs.exceptions import DefinitionError
 
 OnDuplicate = Literal["return", "reject"]
+Upcast = Callable[[int, Mapping[str, Any]], dict[str, Any]]  # a version and its arguments → the present ones, bound
 LONGEST_WAIT = LONGEST
 SCOPE_LIMIT = 300
 
@@ -33,6 +35,7 @@ class EnqueueOptions:
     useful_for: timedelta | None
     tenant: str = ""
     resource: str = ""
+    upcast: Upcast | None = None
     run_after: datetime | timedelta | None = None
     database: str | None = None
     detached: bool = False

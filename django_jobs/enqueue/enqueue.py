@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -15,17 +16,18 @@ from django_jobs.enqueue.backpressure import admit
 from django_jobs.enqueue.database import database_named
 from django_jobs.enqueue.inside import check_place, current
 from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
-from django_jobs.enqueue.prepared import Prepared, encode
+from django_jobs.enqueue.prepared import Prepared, encode, encoded
 from django_jobs.exceptions import (
     DefinitionError,
     DuplicateJobError,
     DuplicateOfDeadJobError,
     EnqueueContendedError,
     IdempotencyConflictError,
+    PayloadError,
 )
 from django_jobs.store import NewJob
 from django_jobs.store import enqueue as store_job
-from django_jobs.store.keys import KeyHolder, key_holder, note_duplicate
+from django_jobs.store.keys import KeyHolder, key_holder, note_duplicate, stored_arguments
 
 TRIES = 5
 
@@ -159,17 +161,33 @@ def tell_duplicate_of_dead(prepared: Prepared, job_id: uuid.UUID) -> None:
 
 
 def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
-    """Return what the holder of a live key means for this enqueue; arguments of two versions cannot be compared."""
-    same_version = holder.payload_version == prepared.options.version
-    conflicts = same_version and holder.payload_fingerprint != prepared.fingerprint
+    """Return what the holder of a live key means for this enqueue; older arguments are upcast and compared."""
+    fingerprint = _comparable(prepared, holder)
+    conflicts = fingerprint is not None and fingerprint != prepared.fingerprint
     return EnqueueResult(
         id=holder.job_id,
         outcome="conflict" if conflicts else "duplicate",
         state=holder.state,
         resolution=holder.resolution,
-        version_differs=not same_version,
+        version_differs=fingerprint is None,
         database=prepared.using,
     )
+
+
+def _comparable(prepared: Prepared, holder: KeyHolder) -> str | None:
+    """Return the fingerprint of the holder's arguments in the present version; None: they cannot be compared."""
+    options = prepared.options
+    if holder.payload_version == options.version:
+        return holder.payload_fingerprint
+    if options.upcast is None or holder.payload_version > options.version:
+        return None
+    try:
+        stored = json.loads(stored_arguments(holder.job_id, using=prepared.using))
+        if not isinstance(stored, dict):
+            return None
+        return encoded(options.upcast(holder.payload_version, stored))[1]
+    except (PayloadError, ValueError):
+        return None
 
 
 def count(options: EnqueueOptions, result: EnqueueResult) -> None:

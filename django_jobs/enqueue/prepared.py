@@ -32,17 +32,27 @@ def encode(options: EnqueueOptions, arguments: Mapping[str, Any], using: str) ->
     Raises:
         PayloadError: They cannot be stored.
     """
-    rules = get_settings()
-    text = canonical(dict(arguments), max_bytes=rules.payload_max_bytes, max_depth=rules.payload_max_depth)
+    text, digest = encoded(arguments)
     return Prepared(
         options=options,
         arguments=text,
-        fingerprint=fingerprint(text),
+        fingerprint=digest,
         key="" if options.key is None else check_key(_filled("key", options, arguments)),
         key_scope="" if options.key is None else scope_text(options.tenant, options.key_scope),
         subject=_subject(options, arguments),
         using=using,
     )
+
+
+def encoded(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """Return arguments as they are stored, and their fingerprint.
+
+    Raises:
+        PayloadError: They cannot be stored.
+    """
+    rules = get_settings()
+    text = canonical(dict(arguments), max_bytes=rules.payload_max_bytes, max_depth=rules.payload_max_depth)
+    return text, fingerprint(text)
 
 
 def _subject(options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:

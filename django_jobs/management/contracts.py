@@ -91,7 +91,8 @@ def schedule_lines(schedule: ScheduleContract) -> Iterator[tuple[str, object]]:
 
 def job_lines(job: JobContract) -> Iterator[tuple[str, object]]:
     """Yield what a job type promises, as names and values for people."""
-    yield "version", job.version
+    older = f", reads {', '.join(map(str, job.reads_versions))} too" if job.reads_versions else ""
+    yield "version", f"{job.version}{older}"
     if job.aliases:
         yield "also called", ", ".join(job.aliases)
     yield "arguments", ", ".join(job.arguments)

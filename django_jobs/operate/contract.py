@@ -42,6 +42,7 @@ class JobContract:
     job_type: str
     aliases: tuple[str, ...]
     version: int
+    reads_versions: tuple[int, ...]
     arguments: tuple[str, ...]
     queue_name: str
     priority: int
@@ -137,6 +138,7 @@ def _job(definition: JobDefinition) -> JobContract:
         job_type=definition.job_type,
         aliases=definition.aliases,
         version=options.version,
+        reads_versions=definition.versions[:-1],
         arguments=tuple(_arguments(definition)),
         queue_name=options.queue_name,
         priority=options.priority,

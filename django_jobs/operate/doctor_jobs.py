@@ -59,7 +59,7 @@ def _unfinished(around: Surroundings) -> QuerySet[Job]:
 def _unknown_types(around: Surroundings) -> Iterator[Finding]:
     known: dict[str, set[int]] = {}
     for name, definition in registry.definitions():
-        known.setdefault(name, set()).add(definition.options.version)
+        known.setdefault(name, set()).update(definition.versions)
     stored = _unfinished(around).order_by().values_list("job_type", "payload_version").distinct()
     strange = sorted(job_type for job_type, _ in set(stored) if job_type not in known)
     if strange:
@@ -75,7 +75,7 @@ def _unknown_types(around: Surroundings) -> Iterator[Finding]:
         yield warning(
             "unknown-payload-version",
             f"Unfinished jobs with payload versions that this code does not know: {some(versions)}.",
-            "Keep a worker with the older code until they have ended.",
+            "Keep a worker with the older code until they have ended, or give the job type upcasters=.",
         )
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from django_jobs.domain.identity import is_live
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import JobState, is_unfinished
+from django_jobs.models import JobPayload
 from django_jobs.store.statements import Row, run
 
 PRUNED = "pruned"  # of a job that somebody deleted without writing down how it had ended
@@ -61,6 +62,11 @@ def _holder(row: Row) -> KeyHolder:
         payload_fingerprint=row["payload_fingerprint"],
         is_live=live,
     )
+
+
+def stored_arguments(job_id: uuid.UUID, *, using: str) -> str:
+    """Return the arguments of a job as they are stored; empty when they were removed, or never were."""
+    return JobPayload.objects.using(using).filter(pk=job_id).values_list("arguments", flat=True).first() or ""
 
 
 def note_duplicate(job_id: uuid.UUID, *, dead: bool, using: str) -> bool:

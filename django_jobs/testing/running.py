@@ -259,11 +259,7 @@ def next_due(using: str, *, since: datetime | None = None) -> datetime | None:
 
 def _next_job(using: str, since: datetime) -> datetime | None:
     held = paused(using=using)
-    kinds = {
-        kind
-        for name, definition in registry.definitions()
-        if held.allows(kind := kind_text(name, definition.options.version))
-    }
+    kinds = {kind for kind in registry.kinds() if held.allows(kind)}
     waiting = Job.objects.using(using).filter(state__in=WAITING, available_at__gt=since)
     waiting = waiting.exclude(lane__startswith=ASIDE).exclude(resource__in=held.resources)
     for job in waiting.exclude(queue_name__in=held.queues).order_by("available_at", "pk").iterator():

@@ -57,9 +57,9 @@ class Claimer:
         self.refresh_types()
 
     def refresh_types(self) -> None:
-        """Read the registry: every stored name, also older ones, at its payload version."""
+        """Read the registry: every stored name, also older ones, at each payload version that the code can run."""
         for name, definition in registry.definitions():
-            self._definitions[(name, definition.options.version)] = definition
+            self._definitions |= {(name, version): definition for version in definition.versions}
         self._types = [
             KnownType(
                 job_type=name,

@@ -250,4 +250,4 @@ def load_arguments(attempt: RunningAttempt) -> dict[str, Any]:
     if not isinstance(stored, dict):
         msg = f"The stored payload is a {type(stored).__name__}, not an object with the arguments' names."
         raise PayloadError(msg)
-    return attempt.definition.restore(stored)
+    return attempt.definition.restore(stored, since=attempt.claimed.payload_version)

@@ -16,7 +16,6 @@ from django.db import connections
 from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
-from django_jobs.domain.lanes import kind_text
 from django_jobs.domain.poison import ended_on_purpose
 from django_jobs.store.workers import WorkerRecord
 from django_jobs.worker.bell import Bell
@@ -170,7 +169,7 @@ class Supervisor:
             pid=os.getpid(),
             queues=self.config.queues,
             job_types=[name for name, _ in registry.definitions()],
-            kinds=[kind_text(name, definition.options.version) for name, definition in registry.definitions()],
+            kinds=registry.kinds(),
             threads=self.config.threads,
             processes=self.config.processes,
             code_version=get_settings().code_version,

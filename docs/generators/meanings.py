@@ -57,6 +57,7 @@ JOB = {
     "atomic": "The handler runs in one transaction with its success. `False`: for handlers that run long.",
     "replay_permission": "A permission, with its app, that a user needs besides to replay such a job.",
     "schedule": "When it is enqueued by itself: a `Cron`, an `Every`, or a cron expression in the zone of the project.",
+    "upcasters": "By older payload version: what makes of its arguments those of the next version.",
     "resource": 'What its jobs share with those of other types, bounded by `DJANGO_JOBS["RESOURCES"]`.',
 }
 USING = {
