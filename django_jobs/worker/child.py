@@ -49,6 +49,7 @@ class Child:
         from django_jobs.worker.idle import Idle
         from django_jobs.worker.pool import Pool
         from django_jobs.worker.shutdown import Ending
+        from django_jobs.worker.wear import Wear
 
         self.config = config
         self.wake = Wake()
@@ -76,6 +77,7 @@ class Child:
         self.idle = Idle(config, self.claimer, self.wake)
         self.dispatching = Dispatching(config, self.company, hears=lambda: self.idle.hears)
         self.idle.on_events(self.dispatching.note_events)
+        self.wear = Wear(config)
         self._isolated = False
         self._error_since = 0.0
 
@@ -98,6 +100,9 @@ class Child:
         self.dispatching.start()
         look_first = False  # after a sleep that nobody ended, one cheap read tells whether a claim is worth its cost
         while not self.stops and not self.ending.recycling:
+            if why := self.wear.reason():
+                self.ending.retire(why)
+                break
             claimed = self._turn(look_first=look_first)
             self.report(self._turned)
             look_first = False
@@ -167,6 +172,7 @@ class Child:
             for attempt in claimed or []:
                 self._isolated = self._isolated or bool(attempt.claimed.alone)
                 self.pool.submit(attempt)
+                self.wear.note_job()
         finally:
             self.company.claimed(isolated=self._isolated)
         return None if claimed is None else len(claimed)

@@ -16,7 +16,7 @@ class Exit(IntEnum):
     FAILURE = 1
     USAGE = 2
     GRACE_EXCEEDED = 3
-    RECYCLE = 64  # child only: code ran past its lease; a fresh process takes over
+    RECYCLE = 64  # child only: code ran past its lease, or it has served long enough; a fresh process takes over
     NOT_STARTED = 65  # child only: its code could not be loaded
 
 
@@ -33,6 +33,9 @@ class WorkerConfig:
     grace: float
     poll: float
     drain: bool = False
+    recycle_jobs: int = 0  # a child is replaced after so many; 0: never, as for the next two
+    recycle_age: float = 0.0
+    recycle_memory: int = 0  # MiB
     heartbeat_file: str = ""  # where the supervisor tells that it lives; empty: nowhere
     child: int = 0  # number of the child process, counted up over the worker's life
     slot: int = 0  # place of the child, 0 … processes - 1; a replacement takes its predecessor's

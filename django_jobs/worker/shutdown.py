@@ -47,6 +47,7 @@ class Ending:
         listen: Callable[[], object] = lambda: None,
     ) -> None:
         self.recycling = False
+        self._is_retiring = False
         self._pool = pool
         self._wake = wake
         self._grace = grace
@@ -55,6 +56,12 @@ class Ending:
         self._looked_at = clock.boot_seconds()
         self._not_before = 0.0
         self._overdue: list[RunningAttempt] = []  # taken back and not yet recorded; their threads may have ended since
+
+    def retire(self, why: str) -> None:
+        """Plan the end of this process, which has served long enough: what runs ends by itself, and nothing is cut."""
+        self.recycling = self._is_retiring = True
+        logger.info("This child takes no more jobs and is replaced: %s", why, extra={"event": "child.retired"})
+        telemetry.emit("child.retired", why=why)
 
     def end_overdue(self) -> None:
         """Fail attempts that ran past their lease, and plan the end of this process: code cannot be stopped."""
@@ -119,6 +126,8 @@ class Ending:
         """
         deadline = clock.boot_seconds() + self._grace
         while self._waits(deadline, stops()):
+            if self._is_retiring and not stops():
+                deadline = clock.boot_seconds() + self._grace  # the grace begins when somebody wants the worker to stop
             self.end_overdue()
             self._listen()
             self._wake.wait(DRAIN_TICK)

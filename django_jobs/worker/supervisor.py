@@ -234,7 +234,8 @@ class Supervisor:
         if self.stops:
             grace_exceeded = status == Exit.GRACE_EXCEEDED or slot.kill_at <= clock.boot_seconds()
             self.worst = max(self.worst, int(Exit.GRACE_EXCEEDED if grace_exceeded else Exit.CLEAN))
-        logger.warning("Child %s of worker %s ended with status %s", slot.child, self.config.name, status)
+        level = logging.INFO if status == Exit.RECYCLE else logging.WARNING
+        logger.log(level, "Child %s of worker %s ended with status %s", slot.child, self.config.name, status)
         telemetry.emit("child.ended", worker=self.config.name, child=slot.child, status=status)
         if not was_ready:
             self._after_failed_start(slot)

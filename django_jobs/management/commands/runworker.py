@@ -109,6 +109,7 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         help="The address to answer on; 0.0.0.0 for every one of this machine (default: %(default)s).",
     )
     parser.add_argument("--drain", action="store_true", help="Stop when nothing waits any more.")
+    _add_recycling(parser)
     parser.add_argument(
         "--reload",
         action=argparse.BooleanOptionalAction,
@@ -116,6 +117,31 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         help="Start anew when code changes. Only with DEBUG, where it is the default; never together with --drain.",
     )
     parser.add_argument("--database", default="", help="Database alias (default: where the router writes jobs).")
+
+
+def _add_recycling(parser: argparse.ArgumentParser) -> None:
+    """Offer when a child process is replaced by a fresh one, after its jobs have ended."""
+    parser.add_argument(
+        "--recycle-jobs",
+        type=at_least_one,
+        default=0,
+        metavar="N",
+        help="Replace a child process that has started so many jobs, up to a tenth earlier (default: never).",
+    )
+    parser.add_argument(
+        "--recycle-age",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="Replace a child process that has served for so long, up to a tenth earlier (default: never).",
+    )
+    parser.add_argument(
+        "--recycle-memory",
+        type=at_least_one,
+        default=0,
+        metavar="MIB",
+        help="Replace a child process that uses more memory; Linux only (default: never).",
+    )
 
 
 def work(options: dict[str, Any]) -> int:
@@ -149,6 +175,9 @@ def work(options: dict[str, Any]) -> int:
         grace=options["grace"],
         poll=get_settings().poll.total_seconds(),
         drain=options["drain"],
+        recycle_jobs=options["recycle_jobs"],
+        recycle_age=options["recycle_age"],
+        recycle_memory=options["recycle_memory"],
         heartbeat_file=str(Path(path).absolute()) if path else "",
     )
     chores.register(REPLAYS)
