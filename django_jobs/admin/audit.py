@@ -21,7 +21,8 @@ from django_jobs.models import Delivery, Job, OperatorAction, OutboxEvent, Repla
 
 _ACTIONS = (
     "replay", "discard", "cancel", "run_now", "expire_lease", "resolve", "compensate", "redispatch",
-    "discard_delivery", "reroute", "replay_many", "cancel_replay", "run_schedule", "bound_resource", "show_payload",
+    "discard_delivery", "reroute", "replay_many", "cancel_replay", "run_schedule", "bound_resource", "drain_worker",
+    "show_payload",
 )  # fmt: skip
 _ITEMS = 200
 _TARGETS = (

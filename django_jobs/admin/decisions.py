@@ -9,19 +9,22 @@ from typing import Any
 from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from django_jobs.admin.deciding import Offer, respond
 from django_jobs.admin.forms import BoundChoices, CompensateChoices, ReplayChoices, ResolveChoices
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.unmasking import SHOW_PAYLOAD
 from django_jobs.domain.states import DeliveryState, EffectState, JobState, ReplayState
-from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, Resource, Schedule, SideEffect
+from django_jobs.models import Delivery, Job, OutboxEvent, ReplayRequest, Resource, Schedule, SideEffect, Worker
 from django_jobs.models.job import WAITING
 from django_jobs.operate.bound_resource import BoundResource
 from django_jobs.operate.cancel import Cancel
 from django_jobs.operate.compensate import Compensate
 from django_jobs.operate.discard import Discard
 from django_jobs.operate.discard_delivery import DiscardDelivery, discard_refused
+from django_jobs.operate.drain_worker import DrainWorker
 from django_jobs.operate.expire_lease import ExpireLease
 from django_jobs.operate.redispatch import Redispatch
 from django_jobs.operate.replay import Replay
@@ -167,6 +170,15 @@ OFFERS: dict[type[Model], tuple[Offer, ...]] = {
             why_not=lambda _: "",
         ),
     ),
+    Worker: (
+        Offer(
+            path="drain",
+            label="Drain…",
+            permission=DrainWorker.permission,
+            make=lambda worker, using, _: DrainWorker(worker.pk, using=using),
+            why_not=lambda worker: "It has stopped." if worker.stopped_at else "",
+        ),
+    ),
     ReplayRequest: (
         Offer(
             path="cancel",
@@ -212,3 +224,13 @@ def offers_for(page: ReadingAdmin, row: Model, request: HttpRequest) -> list[dic
         url = "" if why_not else page.url(_name(offer), row.pk) + (f"?{kept}" if kept else "")
         offered.append({"label": offer.label, "url": url, "why_not": why_not})
     return offered
+
+
+def decision_links(page: ReadingAdmin, row: Any) -> SafeString:
+    """Return a link per decision about a row that whoever looks may make; the row knows who that is."""
+    links = [
+        format_html('<a class="dj-jobs-button" href="{}">{}</a>', offer["url"], offer["label"])
+        for offer in offers_for(page, row, row.looked_at_by)
+        if offer["url"]
+    ]
+    return SafeString(" ".join(links) or "-")

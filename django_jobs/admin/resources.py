@@ -7,10 +7,9 @@ from typing import Any
 
 from django.contrib import admin
 from django.urls import URLPattern
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from django_jobs.admin.decisions import deciding_urls, offers_for
+from django_jobs.admin.decisions import deciding_urls, decision_links
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import one_line, two_lines
 from django_jobs.models import Resource
@@ -36,13 +35,7 @@ class ResourceAdmin(ReadingAdmin):
     @admin.display(description="Decisions")
     def decisions(self, row: Resource) -> SafeString:
         """Offer what can be done about it."""
-        page: Any = row  # which knows who looks at it
-        links = [
-            format_html('<a class="dj-jobs-button" href="{}">{}</a>', offer["url"], offer["label"])
-            for offer in offers_for(self, row, page.looked_at_by)
-            if offer["url"]
-        ]
-        return SafeString(" ".join(links) or "-")
+        return decision_links(self, row)
 
     @admin.display(description="Resource")
     def resource(self, row: Resource) -> str:

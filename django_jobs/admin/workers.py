@@ -8,9 +8,11 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import Count, Min
+from django.urls import URLPattern
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from django_jobs.admin.decisions import deciding_urls, decision_links
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import badge, link, one_line, table, two_lines, when
 from django_jobs.conf import get_settings
@@ -26,7 +28,7 @@ class WorkerAdmin(ReadingAdmin):
 
     list_display = ("worker", "shown_state", "slots", "serves", "code", "beat", "oldest_lease")
     wide = ("job_types", "kinds")
-    panels = ("running", "details")
+    panels = ("decisions", "running", "details")
 
     def complete(self, rows: Sequence[Any]) -> None:
         """Count what each worker of a page holds: two queries."""
@@ -40,6 +42,15 @@ class WorkerAdmin(ReadingAdmin):
             row = by_worker.get(worker.pk, {"jobs": 0, "first": None})
             worker.holds, worker.first_lease, worker.judged_at = row["jobs"], row["first"], now
 
+    def get_urls(self) -> list[URLPattern]:
+        """Add a page per decision."""
+        return [*deciding_urls(self), *super().get_urls()]
+
+    @admin.display(description="Decisions")
+    def decisions(self, row: Worker) -> SafeString:
+        """Offer what can be done about it."""
+        return decision_links(self, row)
+
     @admin.display(description="Worker")
     def worker(self, worker: Worker) -> SafeString:
         """Show name, host and process."""
@@ -52,7 +63,7 @@ class WorkerAdmin(ReadingAdmin):
             return badge("stopped")
         if worker.judged_at - worker.heartbeat_at > get_settings().silent_after:
             return badge("silent")
-        return badge("stopping" if worker.stopping_at else "working")
+        return badge("stopping" if worker.stopping_at or worker.drain_asked_at else "working")
 
     @admin.display(description="Slots")
     def slots(self, worker: Any) -> SafeString:

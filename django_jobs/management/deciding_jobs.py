@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.management.deciding import add_job, add_operator, decide, job_of, start_of, usage
 from django_jobs.management.deciding_many import add_cancel, add_selection, cancel, check_alone, many_of
-from django_jobs.management.verb import Options, Verb, Write
+from django_jobs.management.verb import USAGE, Options, Verb, Write
 from django_jobs.operate.discard import Discard
+from django_jobs.operate.drain_worker import DrainWorker, WorkerNotFoundError, find_worker
 from django_jobs.operate.expire_lease import ExpireLease
 from django_jobs.operate.listing import parse_span
 from django_jobs.operate.replay import Replay
@@ -68,7 +69,26 @@ def _expire_lease(options: Options, write: Write) -> int:
     return decide(ExpireLease(job_of(options).pk, using=options["database"]), options, write)
 
 
+def _add_worker(parser: CommandParser) -> None:
+    parser.add_argument("worker", metavar="WORKER", help="Its id, or its name if no other worker has it.")
+    add_operator(parser)
+
+
+def _drain_worker(options: Options, write: Write) -> int:
+    try:
+        worker = find_worker(options["worker"], using=options["database"])
+    except WorkerNotFoundError as error:
+        raise CommandError(str(error), returncode=USAGE) from None
+    return decide(DrainWorker(worker.pk, using=options["database"]), options, write)
+
+
 DECISION_VERBS: tuple[Verb, ...] = (
+    Verb(
+        name="drain-worker",
+        help="Ask a worker to take no more jobs and stop; prints the plan, acts with --ack.",
+        add_arguments=_add_worker,
+        run=_drain_worker,
+    ),
     Verb(
         name="replay",
         help="Run a dead letter again as the same job, or many; prints the plan, acts with --ack.",

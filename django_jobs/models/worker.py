@@ -25,6 +25,7 @@ class Worker(models.Model):
     code_version = models.CharField(max_length=64, default="", blank=True)
     started_at = InstantField()
     heartbeat_at = InstantField()
+    drain_asked_at = InstantField(null=True, blank=True)  # somebody wants it to stop; it reads this at each heartbeat
     stopping_at = InstantField(null=True, blank=True)
     stopped_at = InstantField(null=True, blank=True)
 
@@ -33,6 +34,7 @@ class Worker(models.Model):
 
         verbose_name = "worker"
         default_permissions = ("view",)
+        permissions = [("drain_worker", "Can ask a worker to drain and stop")]
 
     def __str__(self) -> str:
         return self.name

@@ -10,7 +10,7 @@ VIEWER, OPERATOR, LEAD = "Jobs: viewer", "Jobs: operator", "Jobs: lead"
 _OPERATOR = frozenset(
     {
         *("replay_job", "discard_job", "cancel_job", "reschedule_job", "redispatch_outboxevent", "control_queue"),
-        *("run_schedule", "bound_resource"),
+        *("run_schedule", "bound_resource", "drain_worker"),
     }
 )
 _LEAD = frozenset(

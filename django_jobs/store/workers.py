@@ -57,6 +57,17 @@ def beat(worker_id: uuid.UUID, *, using: str) -> bool:
     return rows == 1
 
 
+def ask_to_drain(worker_id: uuid.UUID, *, using: str) -> bool:
+    """Ask a worker to take no more jobs and stop; False when it has stopped."""
+    asked = Worker.objects.using(using).filter(pk=worker_id, stopped_at__isnull=True)
+    return asked.update(drain_asked_at=database_now(using)) == 1
+
+
+def is_asked_to_drain(worker_id: uuid.UUID, *, using: str) -> bool:
+    """Say whether somebody asked this worker to stop."""
+    return Worker.objects.using(using).filter(pk=worker_id, drain_asked_at__isnull=False).exists()
+
+
 def note_stopping(worker_id: uuid.UUID, *, using: str) -> None:
     """Record that the worker takes no more jobs."""
     Worker.objects.using(using).filter(pk=worker_id, stopping_at__isnull=True).update(stopping_at=database_now(using))

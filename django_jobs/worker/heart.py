@@ -17,7 +17,14 @@ from django_jobs.domain.states import LossCause
 from django_jobs.outbox.losses import take_back_of_dead, take_back_of_silent
 from django_jobs.store import expire, held_by
 from django_jobs.store.resources import announce_resources
-from django_jobs.store.workers import WorkerRecord, beat, note_stopped, note_stopping, register
+from django_jobs.store.workers import (
+    WorkerRecord,
+    beat,
+    is_asked_to_drain,
+    note_stopped,
+    note_stopping,
+    register,
+)
 from django_jobs.worker.alerts import tell_of_expired
 from django_jobs.worker.chores import EVERY as CHORES_EVERY
 from django_jobs.worker.chores import Chores
@@ -58,6 +65,7 @@ class Heart:
     def __init__(self, record: WorkerRecord, *, using: str) -> None:
         rules = get_settings()
         self.registered = threading.Event()
+        self.asked_to_drain = False  # by a person, through the worker's row
         self.beat_at: float | None = None  # when the last heartbeat was written
         self.turned_at = clock.boot_seconds()  # when this thread last went on
         self._record = record
@@ -160,6 +168,7 @@ class Heart:
             if not (self.registered.is_set() and beat(self._record.worker_id, using=self._using)):
                 register(self._record, using=self._using)
                 announce_resources(using=self._using)
+            self.asked_to_drain = self.asked_to_drain or is_asked_to_drain(self._record.worker_id, using=self._using)
         return True
 
     def _note_stopping(self) -> bool:

@@ -183,6 +183,9 @@ class Supervisor:
             logger.error("Worker %s cannot say any more that it lives; stopping", self.config.name)
             self.worst = int(Exit.FAILURE)
             self.request_stop()
+        if heart.asked_to_drain and not self.stops:
+            logger.warning("Worker %s was asked to drain by an operator; stopping", self.config.name)
+            self.request_stop()
         for slot in self.slots:
             self._look_at(slot, heart)
             if slot.bell is not None and self._listener is not None:

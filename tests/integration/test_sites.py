@@ -93,6 +93,65 @@ def test_site_runs_jobs_from_enqueue_to_success(site: str, empty_databases: list
     manage("makemigrations", "--check", "--dry-run", "django_jobs", **where)
 
 
+ENQUEUE_ELSEWHERE = """
+import django
+django.setup()
+from django.db import connections, transaction
+from tests.variants.elsewhere_handlers import work
+with connections["jobs"].cursor() as cursor:
+    cursor.execute("CREATE TABLE elsewhere_rows (n integer)")
+with transaction.atomic(using="jobs"):
+    print(work.using(key="once").enqueue(n=1).outcome)
+print(work.using(key="once").enqueue(n=1).outcome)
+"""
+LOOK_ELSEWHERE = """
+import django
+django.setup()
+from django.contrib.auth.models import User
+from django.db import connections
+from django.test import Client
+from django.urls import reverse
+from django_jobs.models import Job
+with connections["jobs"].cursor() as cursor:
+    cursor.execute("SELECT n FROM elsewhere_rows ORDER BY n")
+    print([n for (n,) in cursor.fetchall()])
+client = Client()
+client.force_login(User.objects.create_superuser("ann"))
+for model in ("job", "outboxevent", "worker", "operatoraction", "deadletter"):
+    page = client.get(reverse(f"admin:django_jobs_{model}_changelist"))
+    print(page.status_code)
+job = Job.objects.get(job_type="elsewhere.work")
+page = client.get(reverse("admin:django_jobs_job_change", args=[job.pk]))
+print(page.status_code, b"It succeeded" in page.content or b"succeeded" in page.content)
+"""
+
+
+def test_r59_site_without_a_default_database(empty_databases: list[str]) -> None:
+    """R59: jobs in a database of their own, no default at all: checks, jobs, events, commands and the admin work."""
+    jobs, main = empty_databases
+    where = {
+        "settings": "tests.variants.elsewhere",
+        "database_url": jobs,
+        "REPLICA_URL": main,
+        "JOBS_IMPORTS": "tests.variants.elsewhere_handlers",
+    }
+    manage("migrate", "--database", "jobs", "--verbosity", "0", **where)
+    manage("migrate", "--database", "main", "--verbosity", "0", **where)
+    manage("check", "--database", "jobs", "--fail-level", "ERROR", **where)
+
+    assert run(["-c", ENQUEUE_ELSEWHERE], **where).split() == ["created", "duplicate"]
+    manage("runworker", "--drain", **where)
+
+    told = run(["-c", LOOK_ELSEWHERE], **where).splitlines()
+    assert told == ["[1, 101]", *["200"] * 5, "200 True"]
+    manage("jobs", "verify", **where)
+    manage("jobs", "doctor", **where)
+    assert "succeeded" in manage("jobs", "list", "--json", **where)
+    manage("jobs", "status", **where)
+    manage("jobs", "prune", **where)
+    manage("makemigrations", "--check", "--dry-run", "django_jobs", **where)
+
+
 def test_deployment_check_has_nothing_to_say(empty_databases: list[str], tmp_path: Path) -> None:
     """``check --deploy`` of a site that follows Django's advice stays silent, down to warnings."""
     where = {

@@ -31,23 +31,29 @@ def work() -> int:
     raise SystemExit("jobs were left when the time was over")
 
 
-def crowd() -> int:
-    """Claim from queues with a limit until nothing is left; return the most that ever ran at once there, as seen here."""
+def crowd(queue: str = "reports", resource: str = "") -> int:
+    """Claim from a queue with a limit, or what uses a resource with one, until nothing is left; return the most that ever ran at once there, as seen here."""
     from django.conf import settings
 
     from django_jobs import store
     from django_jobs.conf import get_settings
     from django_jobs.models import Job
+    from django_jobs.store.resources import Lane
     from tests.scenes import BUDGET, request
 
-    settings.DJANGO_JOBS = {**settings.DJANGO_JOBS, "QUEUES": {"reports": {"limit": 3}}}
+    settings.DJANGO_JOBS = {
+        **settings.DJANGO_JOBS,
+        "QUEUES": {"reports": {"limit": 3}},
+        "RESOURCES": {"shared": {"limit": 3}},
+    }
     get_settings.cache_clear()
     worker, most = uuid.uuid4(), 0
+    lanes = [Lane(queue, resource)] if resource else []
     _start()
     deadline = time.monotonic() + GIVE_UP
     while time.monotonic() < deadline:
         claimed = store.claim(
-            request(4, queues=["reports"], worker_id=worker, worker_child=os.getpid()), using="default"
+            request(4, queues=[queue], lanes=lanes, worker_id=worker, worker_child=os.getpid()), using="default"
         )
         most = max(most, Job.objects.filter(state="running").count())
         for job in claimed:
@@ -79,4 +85,4 @@ def _start() -> None:
 
 if __name__ == "__main__":
     django.setup()
-    sys.stdout.write(f"{ {'work': work, 'crowd': crowd, 'reap': reap}[sys.argv[1]]() }\n")
+    sys.stdout.write(f"{ {'work': work, 'crowd': crowd, 'reap': reap}[sys.argv[1]](*sys.argv[2:]) }\n")
