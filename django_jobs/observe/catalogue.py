@@ -16,7 +16,7 @@ JOB = ("queue", "job_type", "priority")  # on every metric about jobs
 ALLOWED_LABELS = frozenset(
     {
         *JOB, "cause", "consumer", "destination", "downstream", "effect", "error_class", "event_type", "loop",
-        "operation", "outcome", "reason", "state",
+        "operation", "outcome", "reason", "resource", "state",
     }
 )  # fmt: skip
 

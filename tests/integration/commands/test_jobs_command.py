@@ -361,6 +361,8 @@ def test_unknown_database_is_a_usage_error(verb: str) -> None:
         "reroute": ("shop.order.paid",),
         "crashtest": ("shop.charge",),
         "run-schedule": ("shop.report",),
+        "bound": ("payments-api",),
+        "drain-worker": ("web-1",),
         "subscriptions": ("list",),
         "resume": pause,
         "pause": (*pause, "--reason", "why"),

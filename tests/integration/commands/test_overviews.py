@@ -119,7 +119,7 @@ def test_number_of_queries_of_status_is_fixed() -> None:
     with CaptureQueriesContext(connection) as full:
         jobs("status")
 
-    assert len(full) == len(empty) <= 8
+    assert len(full) == len(empty) <= 9
 
 
 def test_contract_of_a_type_for_programs() -> None:
@@ -132,10 +132,12 @@ def test_contract_of_a_type_for_programs() -> None:
         "job_type": "shop.charge_order",
         "aliases": [],
         "version": 1,
+        "reads_versions": [],
         "arguments": ["order_id: int"],
         "queue_name": "payments",
         "priority": 10,
         "owner": "billing",
+        "resource": "",
         "recovery": "ledger",
         "key": "order:{order_id}",
         "key_scope": "shop.charge_order",
