@@ -16,6 +16,7 @@ from django_jobs.domain.states import JobState
 from django_jobs.management.cancelling import CANCEL_VERBS
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.compensating import COMPENSATE_VERBS
+from django_jobs.management.composing import COMPOSING_VERBS
 from django_jobs.management.crashtest import add_crashtest, run_crashtest
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
@@ -315,6 +316,7 @@ VERBS: tuple[Verb, ...] = (
     *OVERVIEW_VERBS,
     *PAUSE_VERBS,
     *SCHEDULE_VERBS,
+    *COMPOSING_VERBS,
     *CANCEL_VERBS,
     *COMPENSATE_VERBS,
     Verb(

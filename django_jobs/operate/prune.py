@@ -28,6 +28,8 @@ from django_jobs.store.prune import (
     Window,
     look,
     take,
+    take_batches,
+    take_chains,
     take_duplicates,
     take_replay_items,
     take_ticks,
@@ -90,6 +92,8 @@ class Pruned:
     duplicates: int
     workers: int
     ticks: int
+    batches: int
+    chains: int
     events: int
     messages: int
     quarantine: int
@@ -142,7 +146,7 @@ def prune(*, using: str, batch: int = BATCH, max_seconds: float | None = None, d
         dry_run=dry_run,
         complete=complete,
         seconds=time.monotonic() - started,
-        **{name: run.taken[name] for name in (*Pruning, "duplicates", "workers", "ticks")},
+        **{name: run.taken[name] for name in (*Pruning, *(name for name, _ in _RESTS))},
         # A job that keeps its content keeps its rows, and is counted once.
         kept=dict(run.kept.get(Pruning.CONTENT, Counter()) | run.kept.get(Pruning.JOBS, Counter())),
         kept_events=dict(run.kept.get(Pruning.EVENTS, Counter())),
@@ -225,4 +229,6 @@ _RESTS: tuple[tuple[str, Callable[..., int]], ...] = (
     ("duplicates", take_duplicates),
     ("workers", take_workers),
     ("ticks", take_ticks),
+    ("batches", take_batches),
+    ("chains", take_chains),
 )

@@ -41,6 +41,9 @@ class NewJob:
     correlation_id: str
     subject: str
     traceparent: str
+    batch_id: uuid.UUID | None = None
+    chain_id: uuid.UUID | None = None
+    chain_position: int | None = None
 
 
 _COLUMNS = tuple(field.name for field in fields(NewJob))
@@ -60,6 +63,7 @@ SHARED = (
     "owner",
     "correlation_id",
     "traceparent",
+    "batch_id",
 )
 _shared = attrgetter(*SHARED)
 

@@ -40,6 +40,7 @@ from django_jobs.worker.alerts import dead_letter as dead_letter_alert
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.ends import CANCELLED, DEAD, RELEASED, RETRY, SNOOZED, SUCCEEDED, tell_end
+from django_jobs.worker.following import enqueue_following
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import patiently, pauses, stopping
 
@@ -84,7 +85,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
         EffectKeyReusedError: An adopted effect is being, or has been, taken back.
     """
     budget = attempt.definition.terms.budget
-    if not attempt.definition.takes_context:
+    if not attempt.definition.takes_context and attempt.claimed.chain_id is None:
         settled(attempt, lambda: succeed(attempt, result=result, budget=budget))
         tell_end(attempt, SUCCEEDED)
         return
@@ -93,6 +94,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
         with briefly(attempt.using):
             recheck_adopted(attempt)
             succeed(attempt, result=result, budget=budget)
+            enqueue_following(attempt, result)
 
     settled(attempt, action)
     faults.reached("finish.after_commit", using=attempt.using)
