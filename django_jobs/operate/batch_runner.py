@@ -18,26 +18,26 @@ TRANSIENT = (OperationalError, InterfaceError, InternalError)
 
 
 def close_batches(*, using: str) -> int:
-    """Close what can be closed, and tell the owners of what dead letters keep open; returns how many were looked at.
+    """Close what can be closed, and tell the owners of what dead letters keep open; returns how many are closed.
 
     Raises:
         DatabaseError: The database is away.
     """
-    found = to_look_at(using=using)
-    for batch_id in found:
+    closed = 0
+    for batch_id in to_look_at(using=using):
         try:
-            close_batch(batch_id, using=using)
+            closed += close_batch(batch_id, using=using)
         except TRANSIENT as error:
             if not connections[using].is_usable():
                 raise
             logger.warning("Batch %s is closed later: %s", batch_id, described(error).message)
         except Exception:
             logger.exception("Batch %s could not be closed", batch_id)
-    return len(found)
+    return closed
 
 
 def _turn(worker_id: uuid.UUID, using: str) -> float | None:  # noqa: ARG001  as every chore
-    """Look once; what is left of a full look is done at once."""
+    """Look once; what a full look may have left is done at once."""
     return 0.5 if close_batches(using=using) >= AT_ONCE else None
 
 

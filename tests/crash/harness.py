@@ -23,6 +23,7 @@ from tests.crash import handlers
 from tests.crash.cells import FAULTS, Cell
 from tests.crash.hits import AFTER, AT, Hit
 from tests.crash.judging import judge, judge_all, judge_cancel, newest, was_too_slow
+from tests.crash.waiting import Waiting
 from tests.factories_compensation import compensate
 
 FIRES_WITHIN = 120.0  # seconds
@@ -102,6 +103,7 @@ class Matrix:
     def _run(self, cell: Cell, n: int) -> None:
         marker = self.folder / f"fired{n}.json"
         job_id = self._arm_and_enqueue(cell, n, marker)
+        waiting = Waiting(job_id, seconds=ENDS_WITHIN)
         if cell.scenario.stops:
             wait_for(lambda: self._has_begun(n), seconds=FIRES_WITHIN, what="the handler")
             self._running[0].term()
@@ -109,6 +111,7 @@ class Matrix:
         hit = Hit(cell=cell, job_id=job_id, fired=json.loads(marker.read_text()), matrix=self)
         AT.get(cell.kind, Hit.leave)(hit)
         wait_for(lambda: self._is_done(job_id), seconds=ENDS_WITHIN, what="the end of the job")
+        waiting.judge(Job.objects.get(pk=job_id).state)
         if cell.scenario.follows:
             wait_for(lambda: self._has_followed(n), seconds=ENDS_WITHIN, what="what follows")
         AFTER.get(cell.kind, Hit.leave)(hit)

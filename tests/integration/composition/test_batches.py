@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import transaction
 
-from django_jobs import JobContext, batch, batch_result
+from django_jobs import JobContext, batch, batch_result, faults
 from django_jobs.exceptions import (
     BatchClosedError,
     BatchError,
@@ -22,6 +22,7 @@ from django_jobs.exceptions import (
     PermanentError,
     ResultGoneError,
 )
+from django_jobs.faults.kinds import KINDS
 from django_jobs.models import Batch, Job
 from django_jobs.operate.batch_runner import close_batches
 from django_jobs.operate.cancel import Cancel
@@ -304,3 +305,14 @@ def test_calls_that_cannot_be_members_are_refused(jobs: JobsKit, work: Any) -> N
     with pytest.raises(BatchError):
         made.add(work.prepare(2))
     assert Job.objects.count() == 1
+
+
+def test_kit_closes_what_a_crash_or_a_rolled_back_test_leaves(
+    jobs: JobsKit, work: Any, notify: Any, told: list[dict[str, Any]]
+) -> None:
+    """A process that dies between the last commit and the closing: the kit does what every worker does then."""
+    made = batch.enqueue([work.prepare(1)], callback=notify.prepare(1))
+    with faults.armed("batch.before_close", KINDS["raise"]) as fired:
+        jobs.run_until_idle()
+
+    assert (fired(), made.refresh().state, len(told)) == (True, "closed", 1)
