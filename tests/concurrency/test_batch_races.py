@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 
 from django_jobs import batch, faults, job
 from django_jobs.define.registry import unregister
@@ -142,6 +142,29 @@ def test_member_waits_for_no_row_of_its_batch(server: Server, members: Members) 
         done.join(timeout=TIMEOUT)
         assert Job.objects.get(pk=attempts[0].job_id).state == "succeeded"
     together(lambda: execute(attempts[1]))
+
+    assert_closed_once(batch_id)
+
+
+@pytest.fixture(params=["repeatable read", "serializable"])
+def stricter(request: pytest.FixtureRequest, server: Server) -> Iterator[None]:
+    """Begin each new session of this database in a stricter isolation level."""
+    name = connection.settings_dict["NAME"]
+    with connection.cursor() as cursor:
+        cursor.execute(f"""ALTER DATABASE "{name}" SET default_transaction_isolation = '{request.param}'""")
+    connection.close()
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f'ALTER DATABASE "{name}" RESET default_transaction_isolation')
+        connection.close()
+
+
+def test_stricter_isolation_hides_no_last_end(stricter: None, members: Members) -> None:
+    """Whatever the project's default is, who closes sees what was committed before the lock."""
+    batch_id, attempts = members.make()
+    assert together(*[lambda attempt=attempt: execute(attempt) for attempt in attempts]) == [None, None]
 
     assert_closed_once(batch_id)
 
