@@ -57,6 +57,7 @@ WHY_KEPT: dict[str, str] = {
     "provider_key": "a provider may still remember the key of one of its sends",
     "audit": "something was found out about one of its effects less than KEEP_ROWS ago",
     "needed": "another job relies on one of its effects, or one of them is being taken back",
+    "batch": "its batch is still open, and counts it when it is closed",
     REFERRED: "a table of your project refers to it by a database constraint",
     BUSY: "somebody was using its rows; the next run tries again",
 }

@@ -16,10 +16,12 @@ from django_jobs.exceptions import PermanentError
 from django_jobs.faults.kinds import KINDS
 from django_jobs.models import Batch, Chain, ChainLink, Job
 from django_jobs.operate.batch_runner import BATCHES, close_batches
+from django_jobs.operate.discard import Discard
 from django_jobs.operate.doctor import diagnose
 from django_jobs.operate.prune import prune
 from django_jobs.operate.verify import verify
 from django_jobs.testing import JobsKit
+from tests.factories_decisions import decided
 from tests.integration.composition.conftest import Declare
 
 
@@ -147,4 +149,18 @@ def test_rows_go_when_their_jobs_are_gone(jobs: JobsKit, work: Any, follow: Any)
     assert set(ChainLink.objects.values_list("chain_id", flat=True)) == {stopped.id}
     assert not Batch.objects.filter(pk=closed.id).exists()
     assert not ChainLink.objects.filter(chain_id=done.id).exists()
+    jobs.assert_invariants()
+
+
+def test_members_of_an_open_batch_stay_to_be_counted(jobs: JobsKit, work: Any) -> None:
+    """However old a success is: the batch that waits for another member counts both when it is closed."""
+    made = batch.enqueue([work.prepare(1), work.prepare(-1)])
+    jobs.run_until_idle()
+    jobs.clock.tick(timedelta(days=500))
+
+    found = prune(using="default")
+    assert (found.jobs, dict(found.kept)) == (0, {"batch": 1})
+    decided(Discard(Job.objects.get(state="dead_lettered").pk, using="default"))
+    assert (made.refresh().succeeded, made.refresh().resolved) == (1, 1)
+    assert prune(using="default").jobs == 1
     jobs.assert_invariants()
