@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.db import connections
 
 from django_jobs.enqueue.result import wait
 from django_jobs.exceptions import JobFailedError
+from django_jobs.models import JobPayload
 
 
 class Waiting:
@@ -33,6 +35,7 @@ class Waiting:
         self._thread.join(timeout=self._seconds)
         assert not self._thread.is_alive(), "result.get() still waits"
         if state == "succeeded":
-            assert self._end is None, f"result.get() of a success: {self._end!r}"
+            stored = JobPayload.objects.get(pk=self._job_id).result
+            assert self._end == (stored and json.loads(stored)), f"result.get() of a success: {self._end!r}"
         else:
             assert isinstance(self._end, JobFailedError), f"result.get() of a job that is {state}: {self._end!r}"
