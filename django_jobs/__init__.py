@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.domain.schedules import Cron, Every
     from django_jobs.effects.adapter import effect
+    from django_jobs.enqueue.batches import BatchResult, batch, batch_result
+    from django_jobs.enqueue.chains import ChainResult, chain, chain_result
     from django_jobs.enqueue.outcome import EnqueueResult
     from django_jobs.enqueue.result import JobResult, job_result
     from django_jobs.outbox import inbox
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from django_jobs.worker.context import JobContext
 
 _PLACES = {
+    "BatchResult": "django_jobs.enqueue.batches",
+    "ChainResult": "django_jobs.enqueue.chains",
     "Confirmed": "django_jobs.domain.providers",
     "Cron": "django_jobs.domain.schedules",
     "EnqueueResult": "django_jobs.enqueue.outcome",
@@ -38,6 +42,10 @@ _PLACES = {
     "Rejected": "django_jobs.domain.providers",
     "RetryPolicy": "django_jobs.domain.retry",
     "Unknown": "django_jobs.domain.providers",
+    "batch": "django_jobs.enqueue.batches",
+    "batch_result": "django_jobs.enqueue.batches",
+    "chain": "django_jobs.enqueue.chains",
+    "chain_result": "django_jobs.enqueue.chains",
     "effect": "django_jobs.effects.adapter",
     "event_type": "django_jobs.define.events",
     "inbox": "django_jobs.outbox.inbox",
@@ -52,6 +60,8 @@ _PLACES = {
 _MODULES = {"inbox"}  # names that stand for a whole module
 
 __all__ = [
+    "BatchResult",
+    "ChainResult",
     "Confirmed",
     "Cron",
     "EnqueueResult",
@@ -63,6 +73,10 @@ __all__ = [
     "Rejected",
     "RetryPolicy",
     "Unknown",
+    "batch",
+    "batch_result",
+    "chain",
+    "chain_result",
     "effect",
     "event_type",
     "inbox",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 
 
@@ -55,6 +56,26 @@ class QueueFullError(JobsError):
     def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class BatchError(JobsError):
+    """Members are added to a batch where that cannot be."""
+
+
+class BatchClosedError(BatchError):
+    """The batch is closed: it takes no members any more."""
+
+    def __init__(self, message: str, *, batch_id: object = None) -> None:
+        super().__init__(message)
+        self.batch_id = batch_id
+
+
+class DuplicateBatchError(BatchError):
+    """A batch with this key is there, with the id ``batch_id``; nothing was stored."""
+
+    def __init__(self, message: str, *, batch_id: uuid.UUID) -> None:
+        super().__init__(message)
+        self.batch_id = batch_id
 
 
 class PauseError(JobsError, ValueError):

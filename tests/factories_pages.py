@@ -18,6 +18,9 @@ from django_jobs.domain.identity import fingerprint
 from django_jobs.domain.ids import uuid7
 from django_jobs.models import (
     Attempt,
+    Batch,
+    Chain,
+    ChainLink,
     Delivery,
     DeliveryAttempt,
     InboxMessage,
@@ -122,6 +125,45 @@ class ScheduleTickFactory(DjangoModelFactory):
     created_at = at()
 
 
+class BatchFactory(DjangoModelFactory):
+    """An open batch with a callback; ``closed`` had one member, which succeeded."""
+
+    class Meta:
+        model = Batch
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+        closed = factory.Trait(closed_at=at(seconds=1), callback="", succeeded=1, cancelled=0, resolved=0, dead=0)
+
+    id = factory.LazyFunction(uuid7)
+    on_dead = "block"
+    owner = "billing"
+    callback_type = "shop.notify"
+    callback = "{}"
+    created_at = at(minutes=1)
+
+
+class ChainFactory(DjangoModelFactory):
+    """A chain of one link that is not enqueued."""
+
+    class Meta:
+        model = Chain
+        skip_postgeneration_save = True
+
+    class Params:
+        now = factory.LazyFunction(clock.now)
+
+    id = factory.LazyFunction(uuid7)
+    length = 1
+    created_at = at(minutes=1)
+
+    @factory.post_generation
+    def link(chain: Chain, create: bool, extracted: Any, **values: Any) -> ChainLink | None:  # noqa: N805
+        """Store its link."""
+        row = {"position": 1, "job_type": "shop.charge", "call": "{}", **values}
+        return ChainLink.objects.create(chain=chain, **row) if create else None
+
+
 class QuarantineFactory(DjangoModelFactory):
     """A message that came twice with different content."""
 
@@ -185,6 +227,9 @@ def one_of_each() -> dict[type[models.Model], Any]:
         InboxMessage: InboxMessageFactory(job_id=job.pk),
         Schedule: ScheduleFactory(),
         Resource: ResourceFactory(held=True),
+        Batch: BatchFactory(),
+        Chain: (chain := ChainFactory()),
+        ChainLink: ChainLink.objects.get(chain=chain),
         Quarantine: QuarantineFactory(),
         Worker: WorkerFactory(),
         Pause: PauseFactory(),

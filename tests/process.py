@@ -63,6 +63,7 @@ HARMLESS = frozenset(
         "django_jobs.backends.email._sent",  # context variables
         "django_jobs.domain.ids._generator",  # ids go on rising, unless a test travelled
         "django_jobs.enqueue.inside.current",
+        "django_jobs.enqueue.membership._open",
         "django_jobs.testing.life._here",  # for the length of a run, as the next one
         "django_jobs.testing.stage._here",
         "django_jobs.effects.adapters.storage.storage_put",  # without a state

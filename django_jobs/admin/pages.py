@@ -8,6 +8,7 @@ from django.contrib.admin import AdminSite, ModelAdmin
 
 from django_jobs import models
 from django_jobs.admin.audit import OperatorActionAdmin, ReplayRequestAdmin
+from django_jobs.admin.composition import BatchAdmin, ChainAdmin
 from django_jobs.admin.dead_letters import DeadLetterAdmin
 from django_jobs.admin.effects import SideEffectAdmin
 from django_jobs.admin.events import DeliveryAdmin, OutboxEventAdmin
@@ -30,6 +31,8 @@ PAGES: dict[type[Any], type[ModelAdmin[Any]]] = {
     models.Pause: PauseAdmin,
     models.Schedule: ScheduleAdmin,
     models.Resource: ResourceAdmin,
+    models.Batch: BatchAdmin,
+    models.Chain: ChainAdmin,
     models.OperatorAction: OperatorActionAdmin,
     models.ReplayRequest: ReplayRequestAdmin,
 }

@@ -25,6 +25,7 @@ from django_jobs.domain.options import EnqueueOptions
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.upcasting import Upcaster, upcast
 from django_jobs.enqueue.bulk import enqueue_many
+from django_jobs.enqueue.calls import Call
 from django_jobs.enqueue.enqueue import enqueue
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.exceptions import DefinitionError, PayloadError
@@ -108,6 +109,19 @@ class JobDefinition:
         if self.source is not None and isinstance(arguments["event"], Event):
             arguments["event"] = to_payload(arguments["event"])
         return arguments
+
+    def free(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> frozenset[str]:
+        """Return the parameters that these arguments leave open.
+
+        Raises:
+            PayloadError: They do not fit, whatever is added.
+        """
+        try:
+            given = self.signature.bind_partial(*args, **kwargs).arguments
+        except TypeError as error:
+            msg = f"The arguments do not fit {self.job_type}{_names_of(self.signature)}: {error}."
+            raise PayloadError(msg) from None
+        return frozenset(self.signature.parameters) - frozenset(given)
 
     def restore(self, stored: Mapping[str, Any], *, since: int | None = None) -> dict[str, Any]:
         """Turn stored JSON values back into what the handler's annotations say; ``since`` is their payload version.
@@ -218,6 +232,16 @@ class DurableJob(AsTask, Generic[P, R]):
     async def aenqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
         """Do what :meth:`enqueue_many` does, from async code."""
         return await sync_to_async(self.enqueue_many, thread_sensitive=True)(rows)
+
+    def prepare(self, /, *args: Any, **kwargs: Any) -> Call:
+        """Return a call with these arguments that is not enqueued yet, for ``batch`` and ``chain``.
+
+        Raises:
+            PayloadError: The arguments do not fit the handler.
+        """
+        definition = self.definition
+        free = definition.free(args, kwargs)
+        return Call(options=self.options, bind=definition.bind, free=free, args=args, kwargs=kwargs)
 
     def using(self, **changes: Any) -> DurableJob[P, R]:
         """Return a copy with another key, run_after, priority, queue_name, database, tenant, subject or detached."""

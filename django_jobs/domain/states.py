@@ -90,6 +90,13 @@ class TickOutcome(StrEnum):
     REFUSED = "refused"  # its arguments could not be made or stored
 
 
+class OnDead(StrEnum):
+    """What a dead letter means for the batch that its job belongs to."""
+
+    BLOCK = "block"  # the batch stays open until somebody replays or settles it
+    CONTINUE = "continue"  # it has ended, like any other member
+
+
 class Pruning(StrEnum):
     """What a batch of pruning took."""
 

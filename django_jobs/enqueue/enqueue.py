@@ -15,6 +15,7 @@ from django_jobs.domain.states import JobState
 from django_jobs.enqueue.backpressure import admit
 from django_jobs.enqueue.database import database_named
 from django_jobs.enqueue.inside import check_place, current
+from django_jobs.enqueue.membership import note, open_batch
 from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
 from django_jobs.enqueue.prepared import Prepared, encode, encoded
 from django_jobs.exceptions import (
@@ -191,7 +192,8 @@ def _comparable(prepared: Prepared, holder: KeyHolder) -> str | None:
 
 
 def count(options: EnqueueOptions, result: EnqueueResult) -> None:
-    """Tell telemetry of an enqueue that stored nothing; the store tells of jobs."""
+    """Tell the batch that is open here of an enqueue, and telemetry of one that stored nothing."""
+    note(result, detached=options.detached)
     if not result.created:
         telemetry.emit(
             f"enqueue.{result.outcome}",
@@ -228,4 +230,5 @@ def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -
         correlation_id=prepared.correlation_id or correlation_id,
         subject=prepared.subject,
         traceparent=prepared.traceparent or (inside.traceparent if inside else ""),
+        batch_id=open_batch(using=prepared.using, detached=options.detached),
     )

@@ -53,7 +53,8 @@ def _pruned_lines(found: Pruned) -> Iterator[str]:
     taken = [taken_text(kind, getattr(found, kind)) for kind in Pruning]
     if not found.dry_run:
         taken += [counted(found.duplicates, "old duplicate"), counted(found.workers, "old worker")]
-        taken.append(counted(found.ticks, "old tick"))
+        taken += [counted(found.ticks, "old tick"), counted(found.chains, "old chain")]
+        taken.append(counted(found.batches, "old batch", "old batches"))
     verb = "Would remove" if found.dry_run else "Removed"
     yield f"{verb} {', '.join(taken)} in database {found.database!r}, in {found.seconds:.2f} s."
     for why, many in sorted(found.kept.items()):

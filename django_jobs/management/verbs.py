@@ -17,6 +17,7 @@ from django_jobs.management.bounding import RESOURCE_VERBS
 from django_jobs.management.cancelling import CANCEL_VERBS
 from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
 from django_jobs.management.compensating import COMPENSATE_VERBS
+from django_jobs.management.composing import COMPOSING_VERBS
 from django_jobs.management.crashtest import add_crashtest, run_crashtest
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
@@ -317,6 +318,7 @@ VERBS: tuple[Verb, ...] = (
     *PAUSE_VERBS,
     *SCHEDULE_VERBS,
     *RESOURCE_VERBS,
+    *COMPOSING_VERBS,
     *CANCEL_VERBS,
     *COMPENSATE_VERBS,
     Verb(

@@ -5,6 +5,7 @@ This room is written by ``store`` alone; everything else only reads it.
 
 from django_jobs.models.attempt import Attempt
 from django_jobs.models.audit import CancelRequest, Compensation, OperatorAction, ReplayItem, ReplayRequest
+from django_jobs.models.composition import Batch, Chain, ChainLink
 from django_jobs.models.control import Pause, QueueControl, Resource
 from django_jobs.models.effect import EffectAdoption, EffectStake, Reconciliation, Send, SideEffect
 from django_jobs.models.identity import DuplicateEnqueue, IdempotencyKey, Installation
@@ -17,7 +18,10 @@ from django_jobs.models.worker import Worker
 
 __all__ = [
     "Attempt",
+    "Batch",
     "CancelRequest",
+    "Chain",
+    "ChainLink",
     "Compensation",
     "DeadLetter",
     "Delivery",

@@ -81,6 +81,7 @@ class Job(models.Model):
     owner = models.CharField(max_length=100, default="", blank=True)
     correlation_id = models.CharField(max_length=64, default="", blank=True)
     subject = models.CharField(max_length=200, default="", blank=True)
+    batch_id = models.UUIDField(null=True, blank=True)
     traceparent = models.CharField(max_length=64, default="", blank=True)
     created_at = InstantField()
     finished_at = InstantField(null=True, blank=True)
@@ -181,6 +182,10 @@ class Job(models.Model):
                 name="django_jobs_job_held",
             ),
             models.Index(fields=["subject", "id"], condition=~Q(subject=""), name="django_jobs_job_subject"),
+            # Has nothing of a job that is in no batch. Whether a member is unfinished is one look at the nulls in it.
+            models.Index(
+                fields=["batch_id", "finished_at"], condition=Q(batch_id__isnull=False), name="django_jobs_job_batch"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -208,6 +213,8 @@ class JobPayload(models.Model):
     key_scope = models.CharField(max_length=300, default="", blank=True)
     key = models.CharField(max_length=255, default="", blank=True)
     previous_job_id = models.UUIDField(null=True, blank=True)
+    chain_id = models.UUIDField(null=True, blank=True)
+    chain_position = models.PositiveSmallIntegerField(null=True, blank=True)
     result = models.TextField(null=True, blank=True)  # noqa: DJ001  null: no result; "null" is the result None
     error_text = models.TextField(default="", blank=True)
 

@@ -18,6 +18,8 @@ SHORTEST = 6  # a shorter text is found by chance
 # Where programs put content on purpose: it is shown masked, and pruning removes it.
 CONTENT = frozenset(
     {
+        ("django_jobs_batch", "callback"),
+        ("django_jobs_chainlink", "call"),
         ("django_jobs_jobpayload", "arguments"),
         ("django_jobs_jobpayload", "result"),
         ("django_jobs_jobstep", "result"),

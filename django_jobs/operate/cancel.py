@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django_jobs.define import registry
 from django_jobs.domain.states import JobState
+from django_jobs.enqueue.closing import close_after_commit
 from django_jobs.exceptions import ActionChangedError
-from django_jobs.models import CancelRequest, Job, SideEffect
+from django_jobs.models import CancelRequest, Job, JobPayload, SideEffect
 from django_jobs.models.job import WAITING
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
+from django_jobs.operate.composition import composition_of, settling_lines
 from django_jobs.operate.job_decision import JobDecision
 from django_jobs.store import cancel, request_cancel
 from django_jobs.store.compensations import why_not_void
@@ -63,9 +65,13 @@ class Cancel(JobDecision):
             title=f"Cancel job {job.pk} ({job.job_type}), which is {job.state.replace('_', ' ')}",
             refused=refused,
             facts=facts,
-            lines=() if refused else _running_lines(job) if running else _waiting_lines(touched),
+            lines=() if refused else (*_lines(job, touched), *self._others(job)),
             acknowledge=() if refused or running or not touched else (_STAYS,),
         )
+
+    def _others(self, job: Job) -> Iterator[str]:
+        payload = JobPayload.objects.using(self.using).filter(job_id=job.pk).first()
+        return settling_lines(composition_of(job, payload, using=self.using))
 
     def _refused(self, job: Job) -> str:
         if job.state == JobState.DEAD_LETTERED and job.resolution is None:
@@ -97,6 +103,7 @@ class Cancel(JobDecision):
         if state is None:
             msg = "The job moved on; nothing was done."
             raise ActionChangedError(msg)
+        close_after_commit(job.batch_id, using=self.using)
         said = (
             "Cancelled."
             if state is JobState.CANCELLED
@@ -109,6 +116,10 @@ _STAYS = Acknowledgement(
     name="effects",
     label="A side effect of this job may have been applied and stays; the job becomes a dead letter for a human.",
 )
+
+
+def _lines(job: Job, touched: list[SideEffect]) -> tuple[str, ...]:
+    return _running_lines(job) if job.state == JobState.RUNNING else _waiting_lines(touched)
 
 
 def _waiting_lines(touched: list[SideEffect]) -> tuple[str, ...]:

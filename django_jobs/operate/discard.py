@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django_jobs.domain.states import CompensationOutcome, EffectState, JobState
+from django_jobs.enqueue.closing import close_after_commit
 from django_jobs.exceptions import ActionChangedError
 from django_jobs.models import Compensation
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
+from django_jobs.operate.composition import settling_lines
 from django_jobs.operate.history import EffectHistory, JobHistory, history_of, plain
 from django_jobs.operate.job_decision import JobDecision, basic_facts, state_in_words
 from django_jobs.operate.wording import instant
@@ -71,6 +73,7 @@ class Discard(JobDecision):
                 f"Its idempotency key {history.key.key} answers for {history.key.ttl_seconds:.0f} s more; an enqueue "
                 "with it after that is a new job."
             )
+        yield from settling_lines(history.composition)
         yield "Nothing of it runs again, and this cannot be taken back."
 
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
@@ -83,6 +86,7 @@ class Discard(JobDecision):
         if finished is None:
             msg = "The job changed while it was decided about; nothing was done."
             raise ActionChangedError(msg, plan=self.plan())
+        close_after_commit(self.job().batch_id, using=self.using)
         return f"Job {self.job_id} was discarded at {instant(finished)}.", {"finished_at": plain(finished)}
 
 

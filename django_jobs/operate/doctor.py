@@ -17,6 +17,7 @@ from django.db import DatabaseError, connections
 from django.db.migrations.executor import MigrationExecutor
 
 from django_jobs.conf import get_settings
+from django_jobs.operate.doctor_batches import batch_looks
 from django_jobs.operate.doctor_database import database_looks
 from django_jobs.operate.doctor_heartbeat import heartbeat_looks
 from django_jobs.operate.doctor_jobs import job_looks
@@ -68,7 +69,7 @@ def _diagnose(*, using: str, long: timedelta, told: list[Finding]) -> Diagnosis:
     if unapplied:
         return Diagnosis(database=using, read_at=None, findings=(*findings, unapplied))
     around = Surroundings(using=using, now=read_now(using), rules=get_settings(), long=long)
-    looks = (*worker_looks(), *job_looks(), *schedule_looks(), *retention_looks())
+    looks = (*worker_looks(), *job_looks(), *schedule_looks(), *batch_looks(), *retention_looks())
     for look in (*database_looks(connections[using].vendor), *looks):
         findings.extend(look(around))
     return Diagnosis(database=using, read_at=around.now, findings=tuple(findings))

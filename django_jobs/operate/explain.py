@@ -11,6 +11,7 @@ from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.masking import redactor
 from django_jobs.models import Job
 from django_jobs.operate.cancel_requests import cancel_lines
+from django_jobs.operate.composition import belonging_lines, following_lines
 from django_jobs.operate.explain_attempts import attempt_lines
 from django_jobs.operate.explain_effects import effect_lines
 from django_jobs.operate.explain_next import next_lines
@@ -51,7 +52,7 @@ def told(history: JobHistory) -> Explanation:
         Section(title="Who claimed it", lines=(*attempt_lines(history), *cancel_lines(history))),
         Section(title="What happened to each side effect", lines=tuple(effect_lines(history))),
         *decided_sections(history),
-        Section(title="What is next", lines=tuple(next_lines(history))),
+        Section(title="What is next", lines=(*next_lines(history), *following_lines(history.composition))),
         Section(title="Would a replay be safe", lines=tuple(_replay(history, plan))),
     )
     return Explanation(job_id=str(history.job.pk), sections=sections, replay=plan)
@@ -88,6 +89,7 @@ def _intended(history: JobHistory) -> Iterator[str]:
     yield f"Enqueued at {instant(job.created_at)} {_caller(job)}."
     if job.resource:
         yield f"It uses the resource {job.resource}."
+    yield from belonging_lines(history.composition)
     if job.useful_until is not None:
         yield f"Its result is useful until {instant(job.useful_until)}."
     yield f"Owner: {job.owner}." if job.owner else "No owner is declared for it."

@@ -32,6 +32,7 @@ from django_jobs.models import (
     SideEffect,
 )
 from django_jobs.operate.cancel_requests import fates
+from django_jobs.operate.composition import Composition, composition_of
 from django_jobs.operate.wording import duration, instant
 from django_jobs.store.compensations import applied_anyway
 from django_jobs.store.times import read_now
@@ -80,6 +81,7 @@ class JobHistory:
     steps: tuple[JobStep, ...]
     duplicates: tuple[DuplicateEnqueue, ...]
     cancel_requests: tuple[CancelRequest, ...]
+    composition: Composition
     takes_back: Compensation | None = None
     decision: OperatorAction | None = None
     actions: tuple[OperatorAction, ...] = ()
@@ -101,12 +103,13 @@ def history_of(job: Job, *, using: str) -> JobHistory:
     """Read all rows of a job."""
     effects = SideEffect.objects.using(using)
     takes_back = _taking_back(job, using)
+    payload = JobPayload.objects.using(using).filter(pk=job.pk).first()
     taken = EffectAdoption.objects.using(using).filter(job_id=job.pk).values_list("effect_id", flat=True)
     return JobHistory(
         using=using,
         read_at=read_now(using),
         job=job,
-        payload=JobPayload.objects.using(using).filter(pk=job.pk).first(),
+        payload=payload,
         key=IdempotencyKey.objects.using(using).filter(pk=job.pk).first(),
         attempts=tuple(Attempt.objects.using(using).filter(job_id=job.pk).order_by("number")),
         effects=effects_with_rows(effects.filter(job_id=job.pk), using),
@@ -114,6 +117,7 @@ def history_of(job: Job, *, using: str) -> JobHistory:
         steps=tuple(JobStep.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         duplicates=tuple(DuplicateEnqueue.objects.using(using).filter(job_id=job.pk).order_by("created_at", "id")),
         cancel_requests=tuple(CancelRequest.objects.using(using).filter(job_id=job.pk).order_by("generation")),
+        composition=composition_of(job, payload, using=using),
         takes_back=takes_back,
         decision=OperatorAction.objects.using(using).filter(pk=takes_back.action_id).first() if takes_back else None,
         actions=tuple(OperatorAction.objects.using(using).filter(job_id=job.pk).order_by("id")),
@@ -181,6 +185,7 @@ def shown_json(text: str | None, mask: Redactor) -> Any:
 
 # Stored as JSON text, and as free text that may quote anything.
 _JSON = frozenset({"arguments", "data", "evidence", "plan", "request", "result", "retry_policy", "selection"})
+_CALLS = frozenset({"call", "callback"})  # what is enqueued later: its arguments are shown as those of its job
 _TEXT = frozenset(
     {
         "detail",
@@ -244,6 +249,8 @@ def row_as_dict(row: Model, mask: Redactor) -> dict[str, Any]:
 
 
 def _shown(column: str, value: Any, mask: Redactor) -> Any:
+    if column in _CALLS and value:
+        return MASK
     if column in _JSON:
         return shown_json(value, mask)
     if column in _TEXT and value:

@@ -28,6 +28,8 @@ from django_jobs.store.prune import (
     Window,
     look,
     take,
+    take_batches,
+    take_chains,
     take_duplicates,
     take_replay_items,
     take_ticks,
@@ -55,6 +57,7 @@ WHY_KEPT: dict[str, str] = {
     "provider_key": "a provider may still remember the key of one of its sends",
     "audit": "something was found out about one of its effects less than KEEP_ROWS ago",
     "needed": "another job relies on one of its effects, or one of them is being taken back",
+    "batch": "its batch is still open, and counts it when it is closed",
     REFERRED: "a table of your project refers to it by a database constraint",
     BUSY: "somebody was using its rows; the next run tries again",
 }
@@ -90,6 +93,8 @@ class Pruned:
     duplicates: int
     workers: int
     ticks: int
+    batches: int
+    chains: int
     events: int
     messages: int
     quarantine: int
@@ -142,7 +147,7 @@ def prune(*, using: str, batch: int = BATCH, max_seconds: float | None = None, d
         dry_run=dry_run,
         complete=complete,
         seconds=time.monotonic() - started,
-        **{name: run.taken[name] for name in (*Pruning, "duplicates", "workers", "ticks")},
+        **{name: run.taken[name] for name in (*Pruning, *(name for name, _ in _RESTS))},
         # A job that keeps its content keeps its rows, and is counted once.
         kept=dict(run.kept.get(Pruning.CONTENT, Counter()) | run.kept.get(Pruning.JOBS, Counter())),
         kept_events=dict(run.kept.get(Pruning.EVENTS, Counter())),
@@ -225,4 +230,6 @@ _RESTS: tuple[tuple[str, Callable[..., int]], ...] = (
     ("duplicates", take_duplicates),
     ("workers", take_workers),
     ("ticks", take_ticks),
+    ("batches", take_batches),
+    ("chains", take_chains),
 )

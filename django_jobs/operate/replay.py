@@ -15,6 +15,7 @@ from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.exceptions import ActionChangedError
 from django_jobs.models import Job, OperatorAction
 from django_jobs.operate.action import Acknowledgement, Operator, Plan
+from django_jobs.operate.composition import replay_lines
 from django_jobs.operate.history import EffectHistory, JobHistory, history_of, plain
 from django_jobs.operate.job_decision import (
     JobDecision,
@@ -125,6 +126,7 @@ class Replay(JobDecision):
             yield f"It keeps its idempotency key {history.key.key}."
         if self.extra_attempts:
             yield f"It may fail {counted(self.extra_attempts, 'time')} more than its policy says."
+        yield from replay_lines(history.composition)
         start = "at once" if self.run_after is None else f"not before {_in_words(self.run_after)}"
         yield f"It becomes generation {job.generation + 1} with new counters; attempt numbers go on; it starts {start}."
 

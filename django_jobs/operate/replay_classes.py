@@ -8,6 +8,7 @@ from datetime import datetime
 
 from django_jobs.domain.states import JobState
 from django_jobs.models import EffectAdoption, IdempotencyKey, Job, JobPayload, SideEffect
+from django_jobs.operate.composition import Composition
 from django_jobs.operate.history import EffectHistory, JobHistory, effects_with_rows
 from django_jobs.operate.job_decision import refused_by_compensation
 from django_jobs.operate.replay import refused_replay
@@ -101,4 +102,5 @@ def _histories(jobs: Sequence[Job], using: str) -> Iterator[JobHistory]:
             steps=(),
             duplicates=(),
             cancel_requests=(),
+            composition=Composition(job=job, batch=None, link=None, following=(), length=0),
         )

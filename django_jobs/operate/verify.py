@@ -4,8 +4,8 @@ This module imports nothing of the code whose work it judges: an error in a rule
 statements are in ``sql/invariants``, one file each; they are the same on every database. An invariant that compares
 times also shows a database clock that was set back.
 
-Two invariants, ``L1`` and ``L2``, are about operation: on a site without a running worker leases run out and nobody
-judges them, so they hold up to a patience that the caller sets.
+Three invariants, ``L1`` to ``L3``, are about operation: on a site without a running worker leases run out and nobody
+judges them, and nobody closes batches, so they hold up to a patience that the caller sets.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _place(invariant: Invariant) -> tuple[int, int]:
     if found is None:
         msg = f"The invariant {invariant.name!r} needs a name of capital letters and a number, for example J1."
         raise ValueError(msg)
-    return "JAPKESONRCTL".index(found[1]), int(found[2])
+    return "JAPKESONRCTBHL".index(found[1]), int(found[2])
 
 
 def verify(*, using: str, patience: timedelta = PATIENCE, canaries: Sequence[str] = ()) -> Report:
@@ -121,7 +121,8 @@ def verify(*, using: str, patience: timedelta = PATIENCE, canaries: Sequence[str
 
     Args:
         using: The database.
-        patience: For how long a lease may be over before ``L1`` or ``L2`` names its holder.
+        patience: For how long a lease may be over before ``L1`` or ``L2`` names its holder, and a batch without
+            an unfinished member be open before ``L3`` names it.
         canaries: Texts that must stand nowhere but in content, see :func:`django_jobs.operate.canary.sweep`.
 
     Raises:

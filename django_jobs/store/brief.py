@@ -29,3 +29,18 @@ def briefly(using: str) -> Iterator[None]:
             with connection.cursor() as cursor:
                 cursor.execute(NOT_IDLE, [str(IDLE)])
         yield
+
+
+@contextmanager
+def afresh(using: str) -> Iterator[None]:
+    """Do as :func:`briefly`, and see what was committed before its locks, whatever the project's isolation is."""
+    connection = connections[using]
+    if is_inside(connection) or connection.vendor != "postgresql":
+        with briefly(using):
+            yield
+        return
+    with transaction.atomic(using=using):
+        with connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")  # before the first snapshot, or too late
+            cursor.execute(NOT_IDLE, [str(IDLE)])
+        yield

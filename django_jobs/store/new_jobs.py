@@ -42,6 +42,9 @@ class NewJob:
     correlation_id: str
     subject: str
     traceparent: str
+    batch_id: uuid.UUID | None = None
+    chain_id: uuid.UUID | None = None
+    chain_position: int | None = None
 
 
 _COLUMNS = tuple(field.name for field in fields(NewJob))
@@ -62,6 +65,7 @@ SHARED = (
     "resource",
     "correlation_id",
     "traceparent",
+    "batch_id",
 )
 _shared = attrgetter(*SHARED)
 

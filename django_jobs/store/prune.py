@@ -216,3 +216,17 @@ def take_ticks(limits: Limits, *, limit: int, using: str) -> int:
     """Delete old rows of ticks that are settled, at most ``limit``; returns how many."""
     params = {**limits.params(), "upto": first_id(limits.content_before + SKEW), "limit": limit}
     return len(run("prune/ticks", params, using=using))
+
+
+def take_batches(limits: Limits, *, limit: int, using: str) -> int:
+    """Delete old rows of closed batches whose members are gone, at most ``limit``; returns how many."""
+    return len(run("prune/batches", _old_rows(limits, limit), using=using))
+
+
+def take_chains(limits: Limits, *, limit: int, using: str) -> int:
+    """Delete old chains whose jobs are gone, with their links, at most ``limit``; returns how many."""
+    return len(run("prune/chains", _old_rows(limits, limit), using=using))
+
+
+def _old_rows(limits: Limits, limit: int) -> dict[str, object]:
+    return {"rows_before": limits.rows_before, "upto": first_id(limits.rows_before + SKEW), "limit": limit}

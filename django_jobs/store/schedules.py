@@ -16,7 +16,7 @@ from django_jobs.domain.ids import uuid7
 from django_jobs.domain.schedules import Missed, Rule
 from django_jobs.domain.states import TickOutcome
 from django_jobs.models import Schedule, ScheduleTick
-from django_jobs.store.brief import briefly
+from django_jobs.store.brief import afresh
 from django_jobs.store.times import read_now
 
 
@@ -53,7 +53,7 @@ def take_over(one: Declared, *, due: datetime, using: str) -> bool:
 
 def _write(one: Declared, *, due: datetime | None = None, using: str) -> bool:
     now = read_now(using)
-    with _alone(using):
+    with afresh(using):
         row = Schedule(
             id=uuid7(),
             name=one.name,
@@ -118,21 +118,9 @@ def next_ticks(names: Iterable[str], *, using: str) -> dict[str, datetime]:
 
 
 @contextmanager
-def _alone(using: str) -> Iterator[None]:
-    """Open a short transaction that sees what was committed before its locks, whatever the project's isolation is."""
-    connection = connections[using]
-    nested = connection.in_atomic_block
-    with briefly(using):
-        if connection.vendor == "postgresql" and not nested:
-            with connection.cursor() as cursor:
-                cursor.execute("SET LOCAL TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        yield
-
-
-@contextmanager
 def held(name: str, *, using: str) -> Iterator[Schedule | None]:
     """Open a transaction that holds a schedule, so that nobody else serves it; None while somebody else does."""
-    with _alone(using):
+    with afresh(using):
         rows = Schedule.objects.using(using).filter(name=name)
         if connections[using].features.has_select_for_update_skip_locked:
             rows = rows.select_for_update(skip_locked=True)

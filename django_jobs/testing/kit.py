@@ -211,6 +211,8 @@ class JobsKit:
             if not turn.did_something:
                 turn = running.take_back(self.using)
             done += turn.reports
+            if not turn.did_something and running.close_left(self.using):
+                continue
             skipped = 0 if turn.did_something else skipped + 1
             if len(done) > max_attempts or skipped > MAX_SKIPS:
                 raise RestlessError(_restless(done, max_attempts))

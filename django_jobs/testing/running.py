@@ -18,6 +18,7 @@ from django_jobs.define import registry
 from django_jobs.domain.lanes import ASIDE, kind_text
 from django_jobs.exceptions import KitError
 from django_jobs.models import Attempt, Delivery, Job, Worker
+from django_jobs.operate.batch_runner import close_batches
 from django_jobs.outbox.destinations import is_local, known_destinations, routes
 from django_jobs.outbox.dispatcher import Dispatcher
 from django_jobs.outbox.publisher import Publisher
@@ -179,6 +180,14 @@ def take_back(using: str) -> Turn:
         )
         reports = [_report(pk, using) for pk in closed.values_list("pk", flat=True)]
     return Turn(tuple(report for report in reports if report is not None), run.is_dead)
+
+
+def close_left(using: str) -> bool:
+    """Close the batches that nobody has closed, as every worker does every few seconds; False when there is none."""
+    closed: list[int] = []
+    with mortal(using) as run:
+        closed.append(close_batches(using=using))
+    return run.is_dead or any(closed)
 
 
 def last_of(worker_id: uuid.UUID | None, *, using: str) -> AttemptReport | None:

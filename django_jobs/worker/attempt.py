@@ -32,6 +32,7 @@ class RunningAttempt:
         self.progress: int | None = None
         self.renewed_at = asked_at
         self.completed = False
+        self.outcome = ""  # as it was told; empty while nobody knows
         self.cancel_requested = False  # somebody wants the job cancelled; only the handler can stop itself
         self.recorded = False  # the worker wrote the end itself, after taking the attempt back
         self.open_call_until: float | None = None

@@ -26,6 +26,7 @@ from django_jobs.store.completion import finished_step, lock_for_completion, rem
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import LOST, drop
+from django_jobs.worker.following import enqueue_following
 from django_jobs.worker.outage import outage
 
 T = TypeVar("T")
@@ -149,11 +150,9 @@ class JobContext:
             check_transaction(self._attempt)
             recheck_adopted(self._attempt)
             store_held_back(self._inside)
-            succeed(
-                self._attempt,
-                result=encode_result(done.result, self._attempt.claimed.job_type),
-                budget=self._attempt.definition.terms.budget,
-            )
+            result = encode_result(done.result, self._attempt.claimed.job_type)
+            succeed(self._attempt, result=result, budget=self._attempt.definition.terms.budget)
+            enqueue_following(self._attempt, result)
 
     def step(self, name: str, function: Callable[[], T]) -> T:
         """Run ``function`` in a transaction with a record that it ran; a later attempt gets its stored result.

@@ -55,6 +55,7 @@ def tell_end(
     """
     if not attempt.note_end_once():
         return
+    attempt.outcome = outcome
     elapsed = attempt.elapsed
     telemetry.emit(
         "attempt.ended",

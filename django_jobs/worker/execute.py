@@ -30,6 +30,7 @@ from django_jobs.worker.connection import clean, commit_for_certain, freshen, li
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
 from django_jobs.worker.finish import record_error, record_failure, record_success
+from django_jobs.worker.following import close_if_last, enqueue_following
 from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
@@ -61,6 +62,9 @@ def execute(attempt: RunningAttempt) -> None:
         translation.deactivate()
         timezone.deactivate()
         clean(attempt.using)
+        if attempt.claimed.batch_id is not None:
+            close_if_last(attempt)
+            clean(attempt.using)
 
 
 def abandon(attempt: RunningAttempt) -> None:
@@ -207,6 +211,7 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
         attempt.check_open()
         check_transaction(attempt)
         succeed(attempt, result=result, budget=definition.terms.budget)
+        enqueue_following(attempt, result)
 
 
 def _finish_plain(attempt: RunningAttempt, result: Any) -> None:

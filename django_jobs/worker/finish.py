@@ -42,6 +42,7 @@ from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.connection import LOST, drop
 from django_jobs.worker.ends import CANCELLED, DEAD, RELEASED, RETRY, SNOOZED, SUCCEEDED, tell_end
 from django_jobs.worker.failures import failures
+from django_jobs.worker.following import enqueue_following
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import patiently, pauses, stopping
 
@@ -86,7 +87,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
         EffectKeyReusedError: An adopted effect is being, or has been, taken back.
     """
     budget = attempt.definition.terms.budget
-    if not attempt.definition.takes_context:
+    if not attempt.definition.takes_context and attempt.claimed.chain_id is None:
         settled(attempt, lambda: succeed(attempt, result=result, budget=budget))
         tell_end(attempt, SUCCEEDED)
         return
@@ -95,6 +96,7 @@ def record_success(attempt: RunningAttempt, result: str | None) -> None:
         with briefly(attempt.using):
             recheck_adopted(attempt)
             succeed(attempt, result=result, budget=budget)
+            enqueue_following(attempt, result)
 
     settled(attempt, action)
     faults.reached("finish.after_commit", using=attempt.using)

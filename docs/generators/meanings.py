@@ -5,6 +5,12 @@ from __future__ import annotations
 PUBLIC = {
     "Confirmed": "What an effect returns when the provider says: applied.",
     "EnqueueResult": "What `enqueue()` returns: `id`, `outcome`, `state`, `created`, `version_differs`.",
+    "BatchResult": "A batch as it stood when read: `state`, counts, `callback_job_id`; `refresh()`.",
+    "ChainResult": "A chain as it stood when read: `state`, `links`; `refresh()`.",
+    "batch": "Jobs whose common end is waited for, and a callback: see [compose jobs](../how-to/compose-jobs.md).",
+    "batch_result": "Reads a batch by its id.",
+    "chain": "Jobs of which each is enqueued by the success of the one before; `chain(…).enqueue()`.",
+    "chain_result": "Reads a chain by its id.",
     "Event": "What a subscriber gets: `id`, `type`, `version`, `data`, `subject`, `ordering_key`, `created_at`.",
     "Cron": 'Ticks of a schedule by a cron expression: `Cron("0 6 * * *", timezone="Europe/Berlin")`.',
     "Every": "Ticks of a schedule in equal spans: `Every(timedelta(minutes=5))`.",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tests.crash.table import (
     CANCELLING,
+    CHAINED,
+    CHAINED_PLAIN,
     COMPENSATING,
     FAILING,
     LIMITED,
@@ -39,6 +41,7 @@ SQLITE_LOCKED = {
     *((point, ROW) for point in ("handler.before", "handler.after", "finish.before")),
     ("finish.before", PAYING),
     ("cancel.before", CANCELLING),
+    *(("chain.after_next", scenario) for scenario in (CHAINED, CHAINED_PLAIN)),
 }
 
 

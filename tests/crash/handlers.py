@@ -152,6 +152,30 @@ def outstays(context: JobContext, n: int) -> None:
         insert_row(n)
 
 
+@job(type="crash.batched", retry=FAST, **TERMS)
+def batched(n: int) -> None:
+    """A row, as the only member of a batch."""
+    insert_row(n)
+
+
+@job(type="crash.chained", retry=FAST, **TERMS)
+def chained(n: int) -> None:
+    """A row, as the first link of a chain."""
+    insert_row(n)
+
+
+@job(type="crash.chained_plain", retry=FAST, atomic=False, **TERMS)
+def chained_plain(n: int) -> None:
+    """No row: the success commits with the next link alone."""
+    tell("start", n)
+
+
+@job(type="crash.following", retry=FAST, **TERMS)
+def following(n: int) -> None:
+    """A row, as what follows a batch or a link."""
+    insert_row(-n)
+
+
 def _quicken(job_type: str) -> None:
     """Give a job of the package itself the times of the others here."""
     definition = registry.get(job_type).definition

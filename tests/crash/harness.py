@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
+from django_jobs import batch, chain
 from django_jobs.faults.arming import VARIABLE, Fault
 from django_jobs.models import Compensation, Job, SideEffect
-from tests.acceptance.conftest import MakeWorker
+from tests.acceptance.conftest import MakeWorker, count_rows
 from tests.acceptance.workers import QUICK, Witness, WorkerProcess, wait_for
 from tests.crash import handlers
 from tests.crash.cells import FAULTS, Cell
 from tests.crash.hits import AFTER, AT, Hit
 from tests.crash.judging import judge, judge_all, judge_cancel, newest, was_too_slow
+from tests.crash.waiting import Waiting
 from tests.factories_compensation import compensate
 
 FIRES_WITHIN = 120.0  # seconds
@@ -101,6 +103,7 @@ class Matrix:
     def _run(self, cell: Cell, n: int) -> None:
         marker = self.folder / f"fired{n}.json"
         job_id = self._arm_and_enqueue(cell, n, marker)
+        waiting = Waiting(job_id, seconds=ENDS_WITHIN)
         if cell.scenario.stops:
             wait_for(lambda: self._has_begun(n), seconds=FIRES_WITHIN, what="the handler")
             self._running[0].term()
@@ -108,6 +111,9 @@ class Matrix:
         hit = Hit(cell=cell, job_id=job_id, fired=json.loads(marker.read_text()), matrix=self)
         AT.get(cell.kind, Hit.leave)(hit)
         wait_for(lambda: self._is_done(job_id), seconds=ENDS_WITHIN, what="the end of the job")
+        waiting.judge(Job.objects.get(pk=job_id).state)
+        if cell.scenario.follows:
+            wait_for(lambda: self._has_followed(n), seconds=ENDS_WITHIN, what="what follows")
         AFTER.get(cell.kind, Hit.leave)(hit)
         self._file.unlink()
         if cell.kind == "cancel":
@@ -140,6 +146,10 @@ class Matrix:
     def _is_done(self, job_id: Any) -> bool:
         self.keep_running()  # a fault that ended a whole worker leaves its work to the next one
         return Job.objects.filter(pk=job_id, state__in=DONE).exists()
+
+    def _has_followed(self, n: int) -> bool:
+        self.keep_running()
+        return count_rows()[-n] > 0
 
     def keep_running(self) -> None:
         """Start workers for those that have ended."""
@@ -190,7 +200,26 @@ def _compensated(n: int) -> Any:
     return Compensation.objects.get(original_job_id=paid).job_id
 
 
+def _batched(n: int) -> Any:
+    """Make a batch of one member, with a callback; return the member."""
+    made = batch.enqueue([handlers.batched.prepare(n=n)], callback=handlers.following.prepare(n=n))
+    return Job.objects.get(batch_id=made.id).pk
+
+
+def _chained(name: str) -> Callable[[int], Any]:
+    """Make a chain of two links; return the first."""
+
+    def enqueue(n: int) -> Any:
+        first = getattr(handlers, name).prepare(n=n)
+        return chain(first, handlers.following.prepare(n=n)).enqueue().links[0].job_id
+
+    return enqueue
+
+
 ENQUEUE: dict[str, Callable[[int], Any]] = {
+    "batched": _batched,
+    "chained": _chained("chained"),
+    "chained_plain": _chained("chained_plain"),
     "compensating": _compensated,
     "due": lambda n: handlers.row.using(run_after=timedelta(seconds=0.3)).enqueue(n=n).id,
 }

@@ -11,7 +11,7 @@ from django_jobs.operate.verify import verify
 from tests.acceptance.conftest import count_rows
 from tests.acceptance.workers import Witness, wait_for
 from tests.crash.cells import Cell
-from tests.crash.table import BUSY, CANCELLED, KEPT, LATE, OVER, REVIEW, TOO_LATE
+from tests.crash.table import BUSY, CANCELLED, KEPT, LATE, OVER, REVIEW, TOO_LATE, Scenario
 
 
 def judge(cell: Cell, job_id: Any, n: int, *, witness: Witness) -> None:
@@ -23,12 +23,20 @@ def judge(cell: Cell, job_id: Any, n: int, *, witness: Witness) -> None:
     found = tuple(attempts.values_list("outcome", flat=True))
     assert found == scenario.attempts(cell.code), f"expected {scenario.attempts(cell.code)}: {story}"
     assert count_rows()[n] == scenario.row, f"{count_rows()[n]} business rows"
+    _judge_following(scenario, n)
     assert len(witness.lines("applied", n=n)) == scenario.effects, "effects of the provider"
     assert len(witness.lines("applied", n=-n)) == scenario.returns, "effects that were taken back"
     if cell.code == LATE:
         wait_for(lambda: _was_refused(job_id), seconds=10, what="the refusal")
     else:
         assert not _was_refused(job_id), f"nothing was too late here: {story}"
+
+
+def _judge_following(scenario: Scenario, n: int) -> None:
+    """See that what follows the job came once."""
+    if scenario.follows:
+        jobs = Job.objects.filter(job_type="crash.following", payload__arguments=f'{{"n":{n}}}')
+        assert (count_rows()[-n], jobs.count()) == (1, 1), "what follows the job"
 
 
 def judge_cancel(cell: Cell, job_id: Any, n: int, *, witness: Witness, told: str) -> None:
@@ -47,6 +55,7 @@ def judge_cancel(cell: Cell, job_id: Any, n: int, *, witness: Witness, told: str
     assert (Fate.TOO_LATE in requests) == (found == TOO_LATE), f"{requests}: {story}"
     assert not (found == CANCELLED and applied), f"an applied effect needs a human: {story}"
     assert applied <= cell.scenario.effects, story
+    _judge_following(cell.scenario, n)
     assert count_rows()[n] == (cell.scenario.row if taking_back or job.state == "succeeded" else 0), story
 
 

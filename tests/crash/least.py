@@ -6,9 +6,9 @@ from tests.crash.cells import ENDS, SERVER, STANDS
 
 LEAST: dict[str, dict[str, int]] = {
     "postgresql": {
-        **dict.fromkeys((*ENDS, *STANDS, *SERVER, "cancel"), 41),
-        "term": 39,
-        "freeze": 38,
+        **dict.fromkeys((*ENDS, *STANDS, *SERVER, "cancel"), 46),
+        "term": 44,
+        "freeze": 43,
     },
-    "sqlite": {**dict.fromkeys(ENDS, 44), "term": 42, "freeze": 26, "cancel": 28},
+    "sqlite": {**dict.fromkeys(ENDS, 49), "term": 47, "freeze": 28, "cancel": 30},
 }

@@ -28,6 +28,7 @@ class Scenario:
     effects: int = 0
     returns: int = 0  # effects taken back
     stops: bool = False  # whether the worker is asked to stop while the handler runs
+    follows: bool = False  # whether its end makes another job follow, once: a callback, or the next link of a chain
     limits: bool = False  # whether the worker's queues have limits, so that its claims are transactions
 
     def attempts(self, code: str) -> tuple[str, ...]:
@@ -49,6 +50,9 @@ DYING = Scenario(name="dies_first", own=("lost", "succeeded"), then=("succeeded"
 CANCELLING = Scenario(name="cancels", state="cancelled", own=("cancelled",), row=0)
 DUE = Scenario(name="due")
 COMPENSATING = Scenario(name="compensating", effects=1, returns=1)
+BATCHED = Scenario(name="batched", follows=True)
+CHAINED = Scenario(name="chained", follows=True)
+CHAINED_PLAIN = Scenario(name="chained_plain", follows=True, row=0)
 OUTSTAYING = Scenario(name="outstays", own=("released", "succeeded"), then=("succeeded",), stops=True)
 
 Codes = dict[str, str]
@@ -132,4 +136,9 @@ TABLE: tuple[tuple[str, Scenario, Codes], ...] = (
     ("compensate.before", COMPENSATING, codes(kill=LOST, request=FAILED, reply=FAILED, cancel=CANCELLED)),
     ("compensate.after_call", COMPENSATING, {**IN_TRANSACTION, "cancel": KEPT}),
     ("compensate.after_update", COMPENSATING, {**IN_TRANSACTION, "cancel": BUSY}),
+    ("chain.after_next", CHAINED, codes(kill=LOST, request=FAILED, cancel=BUSY)),
+    ("chain.after_next", CHAINED_PLAIN, codes(kill=LOST, cancel=BUSY)),
+    ("batch.before_close", BATCHED, NOTHING),
+    ("batch.after_update", BATCHED, NOTHING),
+    ("batch.after_commit", BATCHED, NOTHING),
 )

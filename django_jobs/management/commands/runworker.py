@@ -20,6 +20,7 @@ from django_jobs.exceptions import HeartbeatFileError
 from django_jobs.faults.arming import arm_from_environment
 from django_jobs.management import reload
 from django_jobs.models import Job
+from django_jobs.operate.batch_runner import BATCHES
 from django_jobs.operate.replay_runner import REPLAYS
 from django_jobs.operate.schedule_runner import SCHEDULES
 from django_jobs.worker import chores
@@ -182,6 +183,7 @@ def work(options: dict[str, Any]) -> int:
     )
     chores.register(REPLAYS)
     chores.register(SCHEDULES)
+    chores.register(BATCHES)
     return Supervisor(config, host=host, outlet=_outlet(config, options)).run()
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 
 from django_jobs.models import Job, Schedule
 from tests.factories import AttemptFactory, JobFactory
-from tests.factories_pages import ScheduleFactory, ScheduleTickFactory, one_of_each, person
+from tests.factories_pages import BatchFactory, ChainFactory, ScheduleFactory, ScheduleTickFactory, one_of_each, person
 from tests.integration.admin.conftest import address
 from tests.queries import asked
 
@@ -90,13 +90,46 @@ def test_schedules_make_few_queries_however_many_there_are(viewer: Client) -> No
     assert max(len(found) for found in then) <= MOST
 
 
+def test_batches_make_few_queries_however_many_members_they_have(viewer: Client) -> None:
+    """One batch or thirty, one member or two hundred: list and page make at most ten queries, the same ones."""
+    batch = BatchFactory()
+    urls = [address("batch", "changelist"), address("batch", "change", batch.pk)]
+    for url in urls:  # content types are read once per process
+        viewer.get(url)
+    JobFactory(batch_id=batch.pk)
+    first = [read(viewer, url) for url in urls]
+    for number in range(200):
+        JobFactory(batch_id=batch.pk, succeeded=number % 2 == 0)
+    for _ in range(30):
+        BatchFactory(closed=True)
+    then = [read(viewer, url) for url in urls]
+
+    assert [len(found) for found in first] == [len(found) for found in then]
+    assert max(len(found) for found in then) <= MOST
+
+
+def test_chain_page_reads_its_links_once(viewer: Client) -> None:
+    """The page of a chain makes at most ten queries, its list as many with thirty chains as with one."""
+    chain = ChainFactory()
+    viewer.get(address("chain", "changelist"))
+    first = read(viewer, address("chain", "changelist"))
+    for _ in range(30):
+        ChainFactory()
+
+    assert len(first) == len(read(viewer, address("chain", "changelist"))) <= MOST
+    assert len(read(viewer, address("chain", "change", chain.pk))) <= MOST
+
+
 def _addresses(row: Schedule) -> list[str]:
     return [address("schedule", "changelist"), address("schedule", "change", row.pk)]
 
 
 @pytest.mark.parametrize(
     "name",
-    ["job", "sideeffect", "outboxevent", "delivery", "inboxmessage", "quarantine", "worker", "pause", "operatoraction"],
+    [
+        *("job", "sideeffect", "outboxevent", "delivery", "inboxmessage", "quarantine", "worker", "pause"),
+        *("operatoraction", "batch"),
+    ],
 )
 def test_r70_lists_load_no_wide_column(viewer: Client, name: str) -> None:
     """R70: payloads, tracebacks, requests, events' data and plans are not read for a list."""

@@ -16,6 +16,7 @@ from django_jobs.operate import verify as verify_module
 from django_jobs.operate.verify import Report, invariants, verify
 from tests.integration.operate import (
     corrupt_compensations,
+    corrupt_composition,
     corrupt_decisions,
     corrupt_effects,
     corrupt_events,
@@ -43,6 +44,7 @@ REGISTERED = (
     corrupt_pruning,
     corrupt_decisions,
     corrupt_schedules,
+    corrupt_composition,
 )  # importing them fills CORRUPTIONS
 
 
@@ -61,6 +63,7 @@ def test_healthy_database_violates_nothing() -> None:
     corrupt_events.healthy_events()
     healthy_compensations()
     corrupt_schedules.healthy_schedules()
+    corrupt_composition.healthy_composition()
 
     assert found(verify(using="default")) == {}
     assert set(Delivery.objects.values_list("state", flat=True)) == {

@@ -252,3 +252,18 @@ def test_pruned_ticks_are_not_run_again(scheduled: Declare, hands: Hands) -> Non
     hands.move(days=32)
     assert prune(using="default").ticks == 0
     assert {item.invariant.name for item in verify(using="default").violated} == {"T2"}
+
+
+@pytest.mark.postgres
+@pytest.mark.django_db(transaction=True)
+def test_ticks_are_served_whatever_isolation_a_session_has(scheduled: Declare, hands: Hands) -> None:
+    """Where sessions begin in a stricter isolation level, a schedule is announced and served like anywhere else."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    try:
+        one = scheduled(MINUTELY)
+        hands.move(minutes=1)
+        turn()
+        assert outcomes(one.name) == ["enqueued"]
+    finally:
+        connection.close()

@@ -30,19 +30,19 @@ stored AS (
         id, job_type, queue_name, lane, resource, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
         generation_started_at, unknown_count, transient_count, lost_count, exit_lost_count, silent_lost_count, free_count,
         unchanged_count, isolation, fence, available_at, useful_until, error_class, error_type, error_fingerprint,
-        dead_reason, code_version, owner, correlation_id, subject, traceparent, created_at)
+        dead_reason, code_version, owner, correlation_id, subject, batch_id, traceparent, created_at)
     SELECT %(job_id)s::uuid, %(job_type)s::text, %(queue_name)s::text,
         CASE WHEN a.available_at > a.now THEN '' ELSE %(resource)s::text END, %(resource)s::text, %(priority)s::int, %(tenant)s::text, %(payload_version)s::int,
         %(payload_fingerprint)s::text, CASE WHEN a.available_at > a.now THEN 'scheduled' ELSE 'queued' END, 1, 1,
         a.available_at, 0, 0, 0, 0, 0, 0,
         0, '', 0, a.available_at, a.available_at + %(useful_for)s::interval, '', '', '',
-        '', '', %(owner)s::text, %(correlation_id)s::text, %(subject)s::text, %(traceparent)s::text, a.now
+        '', '', %(owner)s::text, %(correlation_id)s::text, %(subject)s::text, %(batch_id)s::uuid, %(traceparent)s::text, a.now
     FROM allowed a
     RETURNING id, state
 ),
 wide AS (
-    INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, error_text)
-    SELECT id, %(arguments)s::text, %(key_scope)s::text, %(key)s::text, %(replaces)s::uuid, '' FROM stored
+    INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, chain_id, chain_position, error_text)
+    SELECT id, %(arguments)s::text, %(key_scope)s::text, %(key)s::text, %(replaces)s::uuid, %(chain_id)s::uuid, %(chain_position)s::int, '' FROM stored
 ),
 woken AS MATERIALIZED (
     SELECT pg_notify('django_jobs_wake', c.queue_name)

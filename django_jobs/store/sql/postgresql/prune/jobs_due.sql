@@ -2,7 +2,7 @@
 -- guard: none; locks nothing
 -- index: primary key
 WITH looked AS MATERIALIZED (
-    SELECT j.id AS job_id, j.finished_at FROM django_jobs_job j
+    SELECT j.id AS job_id, j.finished_at, j.batch_id FROM django_jobs_job j
     WHERE j.id > %(after)s::uuid AND j.id <= %(upto)s::uuid
     ORDER BY j.id LIMIT %(limit)s::bigint
 ),
@@ -54,6 +54,7 @@ SELECT l.job_id AS id, CASE
     WHEN l.job_id IN (SELECT owner_id FROM remembered) THEN 'provider_key'
     WHEN l.job_id IN (SELECT job_id FROM audited) THEN 'audit'
     WHEN l.job_id IN (SELECT job_id FROM needed) THEN 'needed'
+    WHEN EXISTS (SELECT 1 FROM django_jobs_batch b WHERE b.id = l.batch_id AND b.closed_at IS NULL) THEN 'batch'
     ELSE '' END AS kept
 FROM looked l
 ORDER BY l.job_id

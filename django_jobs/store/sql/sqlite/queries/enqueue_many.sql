@@ -34,14 +34,14 @@ INSERT INTO django_jobs_job (
     id, job_type, queue_name, lane, resource, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
     generation_started_at, unknown_count, transient_count, lost_count, exit_lost_count, silent_lost_count, free_count,
     unchanged_count, isolation, fence, available_at, useful_until, error_class, error_type, error_fingerprint,
-    dead_reason, code_version, owner, correlation_id, subject, traceparent, created_at)
+    dead_reason, code_version, owner, correlation_id, subject, batch_id, traceparent, created_at)
 SELECT g.job_id, %(job_type)s, %(queue_name)s,
     CASE WHEN a.available_at > %(now)s THEN '' ELSE %(resource)s END, %(resource)s, %(priority)s, %(tenant)s, %(payload_version)s,
     g.payload_fingerprint, CASE WHEN a.available_at > %(now)s THEN 'scheduled' ELSE 'queued' END, 1, 1,
     a.available_at, 0, 0, 0, 0, 0, 0,
     0, '', 0, a.available_at, CASE WHEN %(useful_for)s IS NOT NULL THEN django_jobs_add(a.available_at, %(useful_for)s) END,
     '', '', '',
-    '', '', %(owner)s, %(correlation_id)s, g.subject, %(traceparent)s, %(now)s
+    '', '', %(owner)s, %(correlation_id)s, g.subject, %(batch_id)s, %(traceparent)s, %(now)s
 FROM (
     SELECT MAX(%(now)s, COALESCE(%(run_after)s, %(now)s), django_jobs_add(%(now)s, COALESCE(%(delay)s, 0))) AS available_at
 ) AS a, given g

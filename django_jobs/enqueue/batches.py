@@ -1,0 +1,359 @@
+"""``batch``: jobs whose common end is waited for, and what follows when the last of them has ended."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, Self
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from django_jobs.domain.identity import check_key, check_name
+from django_jobs.domain.ids import uuid7
+from django_jobs.domain.states import OnDead
+from django_jobs.enqueue.bulk import enqueue_many
+from django_jobs.enqueue.calls import Call, check_follows, for_later, kept
+from django_jobs.enqueue.closing import COUNTS, ENDS, ID, close_held, state_of
+from django_jobs.enqueue.database import database_named
+from django_jobs.enqueue.inside import check_place, current
+from django_jobs.enqueue.membership import Membership, joining
+from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.exceptions import (
+    BatchClosedError,
+    BatchError,
+    DefinitionError,
+    DuplicateBatchError,
+    IdempotencyConflictError,
+    ResultGoneError,
+)
+from django_jobs.models import Batch as Row
+from django_jobs.models import Job
+from django_jobs.store.batches import create, is_closed, standing
+from django_jobs.store.times import read_now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """A batch as it stood when it was read; nothing here changes by itself.
+
+    Args:
+        id: The batch.
+        database: The alias on which it is stored.
+        outcome: ``created`` by this call, ``duplicate`` when its key answered, ``read`` by :meth:`refresh`.
+        state: open or closed.
+        open: Members that wait or run.
+        succeeded: Members that succeeded.
+        cancelled: Members that were cancelled.
+        resolved: Members that were dead letters and that somebody settled.
+        dead: Members that are dead letters and wait for a human.
+        callback_job_id: The job that followed; None before the batch is closed, or without one.
+    """
+
+    id: uuid.UUID
+    database: str
+    outcome: Literal["created", "duplicate", "read"]
+    state: str
+    open: int
+    succeeded: int
+    cancelled: int
+    resolved: int
+    dead: int
+    callback_job_id: uuid.UUID | None
+
+    @property
+    def total(self) -> int:
+        """All members."""
+        return self.open + self.succeeded + self.cancelled + self.resolved + self.dead
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all members have ended; what follows is enqueued then. The counts are those of that moment."""
+        return self.state == "closed"
+
+    def refresh(self) -> BatchResult:
+        """Read how the batch stands now.
+
+        Raises:
+            ResultGoneError: It was pruned, or never committed.
+        """
+        return read(self.id, using=self.database)
+
+    async def arefresh(self) -> BatchResult:
+        """Do what :meth:`refresh` does, from async code."""
+        return await sync_to_async(self.refresh, thread_sensitive=True)()
+
+
+def batch_result(batch_id: uuid.UUID | str, *, database: str | None = None) -> BatchResult:
+    """Read a batch by its id, for example one that a former request made.
+
+    Raises:
+        ResultGoneError: There is no such batch, or it was pruned.
+        DefinitionError: This is no id, or the settings have no such database.
+    """
+    try:
+        found = batch_id if isinstance(batch_id, uuid.UUID) else uuid.UUID(batch_id)
+    except (ValueError, AttributeError, TypeError):
+        msg = f"A batch's id is a UUID, not {batch_id!r}."
+        raise DefinitionError(msg) from None
+    return read(found, using=database_named(database))
+
+
+def read(batch_id: uuid.UUID, *, using: str, outcome: Literal["created", "duplicate", "read"] = "read") -> BatchResult:
+    """Read a batch where it is written.
+
+    Raises:
+        ResultGoneError: There is no such batch.
+    """
+    found = state_of(batch_id, using=using)
+    if found is None:
+        msg = f"There is no batch {batch_id} on database {using!r}: it never committed, or was pruned."
+        raise ResultGoneError(msg)
+    row, members = found
+    return BatchResult(
+        id=batch_id,
+        database=using,
+        outcome=outcome,
+        state="open" if row.closed_at is None else "closed",
+        open=members.open,
+        callback_job_id=row.callback_job_id,
+        **{name: getattr(members, name) for name in ENDS},
+    )
+
+
+class Batch:
+    """A batch whose members are the jobs that are enqueued inside its block; see ``batch``.
+
+    ``with batch(callback=notify.prepare(order_id=7)) as b: charge.enqueue(...)`` stores the batch, its members and what
+    follows in one transaction, the caller's if one is open. An error inside takes all of it back.
+
+    Args:
+        callback: What is enqueued, once, when all members have ended. A parameter ``batch_id`` or ``batch_counts`` of
+            its handler that was not given is filled in.
+        on_dead: "block": a dead letter keeps the batch open until somebody replays or settles it, and the owner is
+            told; "continue": it has ended like any other.
+        key: Of the whole batch: a second one with it is a duplicate of the first.
+        owner: Who is told.
+        database: The alias; default: where the router writes jobs.
+
+    Raises:
+        DefinitionError: An argument cannot be.
+        PayloadError: The arguments of the callback do not fit.
+    """
+
+    def __init__(
+        self,
+        *,
+        callback: Call | None = None,
+        on_dead: Literal["block", "continue"] = "block",
+        key: str | None = None,
+        owner: str = "",
+        database: str | None = None,
+    ) -> None:
+        if on_dead not in {one.value for one in OnDead}:
+            msg = f'on_dead must be "block" or "continue", not {on_dead!r}.'
+            raise DefinitionError(msg)
+        self._row = Row(
+            id=uuid7(),
+            key="" if key is None else check_key(key),
+            on_dead=on_dead,
+            owner=check_name(owner, what="owner", limit=100) if owner else "",
+        )
+        self._callback = None if callback is None else check_follows(callback, what="A batch")
+        named = callback.options.database if callback is not None else None
+        self.database = database_named(database or named)
+        if named and named != self.database:
+            msg = f"The callback is bound to database {named!r}, and its batch to {self.database!r}."
+            raise DefinitionError(msg)
+        self._describe_callback()
+        self._joined: Membership | None = None
+        self._stack: ExitStack | None = None
+
+    def _describe_callback(self) -> None:
+        call, row = self._callback, self._row
+        if call is None:
+            return
+        known: dict[str, Any] = {ID: row.pk} if ID in call.free else {}
+        fills: dict[str, Any] = {COUNTS: {}} if COUNTS in call.free else {}
+        prepared = for_later(call, self.database, **known, **fills)
+        row.callback_type, row.callback = call.options.job_type, kept(prepared, fills=list(fills))
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The batch's id."""
+        pk: uuid.UUID = self._row.pk
+        return pk
+
+    @property
+    def created(self) -> int:
+        """How many members were made here."""
+        return self._members.created
+
+    @property
+    def duplicates(self) -> list[EnqueueResult]:
+        """What was asked for here and was not made, because another job has its key: the batch does not wait for it."""
+        return list(self._members.duplicates)
+
+    def __enter__(self) -> Self:
+        """Store the batch; what is enqueued on its database until the end of the block is a member.
+
+        Raises:
+            DuplicateBatchError: A batch with this key is there.
+        """
+        check_place(what="batch()", using=self.database, detached=False)
+        if self._joined is not None:
+            msg = "A batch is made by one block; make another one with batch(...)."
+            raise BatchError(msg)
+        with ExitStack() as stack:
+            stack.enter_context(transaction.atomic(using=self.database))
+            self._row.created_at = read_now(self.database)
+            there = create(self._row, using=self.database)
+            if there != self.id:
+                msg = f"A batch with this key is there: {there}. Nothing was stored."
+                raise DuplicateBatchError(msg, batch_id=there)
+            self._joined = stack.enter_context(joining(Membership(batch_id=self.id, using=self.database)))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        """Commit, or leave that to the caller's transaction; a batch without members is closed at once."""
+        stack, self._stack = self._stack, None
+        assert stack is not None  # noqa: S101  __enter__ has set it
+        if error[0] is not None:
+            return stack.__exit__(*error)
+        with stack:
+            found = standing(self.id, using=self.database)
+            if found.may_close(self._row.on_dead):
+                close_held(self._row, found, using=self.database)
+        return None
+
+    def add(self, *calls: Call) -> list[EnqueueResult]:
+        """Enqueue prepared calls as members, inside the block; those of one job type by one statement.
+
+        Raises:
+            BatchError: The block has ended.
+            IdempotencyConflictError: A key is live with other arguments.
+        """
+        if self._stack is None:
+            msg = "Members are added inside the with block of the batch, or by a running member: batch.current().add()."
+            raise BatchError(msg)
+        return add(calls, using=self.database)
+
+    def refresh(self) -> BatchResult:
+        """Read how the batch stands now."""
+        return read(self.id, using=self.database)
+
+    async def arefresh(self) -> BatchResult:
+        """Do what :meth:`refresh` does, from async code."""
+        return await sync_to_async(self.refresh, thread_sensitive=True)()
+
+    @property
+    def _members(self) -> Membership:
+        if self._joined is None:
+            msg = "The batch is not stored yet: enqueue its members inside its with block."
+            raise BatchError(msg)
+        return self._joined
+
+    @classmethod
+    def enqueue(cls, calls: Iterable[Call], **options: Any) -> BatchResult:
+        """Store a batch with these members; takes the options of ``batch``.
+
+        Returns:
+            The batch; with ``outcome="duplicate"`` the one that has its key, and nothing was stored.
+        """
+        new = cls(**options)
+        try:
+            with new:
+                new.add(*calls)
+        except DuplicateBatchError as error:
+            return read(error.batch_id, using=new.database, outcome="duplicate")
+        return read(new.id, using=new.database, outcome="created")
+
+    @classmethod
+    async def aenqueue(cls, calls: Iterable[Call], **options: Any) -> BatchResult:
+        """Do what :meth:`enqueue` does, from async code."""
+        return await sync_to_async(cls.enqueue, thread_sensitive=True)(calls, **options)
+
+    @classmethod
+    def current(cls) -> OfMember | None:
+        """Return the batch whose member is running here, so that it can add members before it ends; None outside."""
+        inside = current.get()
+        if inside is None:
+            return None
+        rows = Job.objects.using(inside.database).filter(pk=inside.job_id)
+        batch_id = rows.values_list("batch_id", flat=True).first()
+        return None if batch_id is None else OfMember(id=batch_id, database=inside.database)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfMember:
+    """The batch of the member that is running here."""
+
+    id: uuid.UUID
+    database: str
+
+    def add(self, *calls: Call) -> list[EnqueueResult]:
+        """Enqueue prepared calls as further members, in the transaction that commits with this member's own end.
+
+        Raises:
+            BatchClosedError: It is closed: this member was replayed after that.
+            OutsideCompletionError: Neither in ``complete()``, nor in ``step()``, nor in an atomic handler.
+            IdempotencyConflictError: A key is live with other arguments.
+        """
+        inside = current.get()
+        if inside is None or not inside.commits_with_success:
+            check_place(what="batch.add()", using=self.database, detached=False)
+            msg = "A member adds members in complete(), step() or an atomic handler only."
+            raise BatchError(msg)
+        if is_closed(self.id, using=self.database):
+            msg = f"Batch {self.id} is closed; this member was replayed after that. Make another batch."
+            raise BatchClosedError(msg, batch_id=self.id)
+        with joining(Membership(batch_id=self.id, using=self.database)):
+            return add(calls, using=self.database)
+
+    def refresh(self) -> BatchResult:
+        """Read how the batch stands now."""
+        return read(self.id, using=self.database)
+
+
+def add(calls: Iterable[Call], *, using: str) -> list[EnqueueResult]:
+    """Enqueue calls as members of the batch that is open here, those of one job type and its options together.
+
+    Raises:
+        IdempotencyConflictError: A key is live with other arguments; the caller's transaction is to be rolled back.
+    """
+    listed = list(calls)
+    for call in listed:
+        _check_member(call, using)
+    results: list[EnqueueResult] = []
+    for options, group in groupby(listed, key=lambda call: call.options):
+        results += enqueue_many(options, [call.arguments() for call in group])
+    for call, result in zip(listed, results, strict=True):
+        if result.outcome == "conflict":
+            msg = (
+                f"The idempotency key of {call.options.job_type} is held by job {result.id} with other arguments, so "
+                "the batch cannot have it as a member."
+            )
+            raise IdempotencyConflictError(msg, job_id=result.id)
+    return results
+
+
+def _check_member(call: object, using: str) -> None:
+    if not isinstance(call, Call):
+        msg = f"A batch is made of calls such as charge.prepare(order_id=7), not of {call!r}."
+        raise DefinitionError(msg)
+    if call.pass_result:
+        msg = f"pass_result is for links of a chain; {call.options.job_type} is a member of a batch."
+        raise DefinitionError(msg)
+    if call.options.detached:
+        msg = f"{call.options.job_type} is detached, so it cannot be a member of a batch."
+        raise DefinitionError(msg)
+    if database_named(call.options.database) != using:
+        msg = f"{call.options.job_type} is stored on database {call.options.database!r}, and its batch on {using!r}."
+        raise DefinitionError(msg)
+
+
+batch = Batch

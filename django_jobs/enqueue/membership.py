@@ -1,0 +1,57 @@
+"""The batch that jobs become members of while its block is open here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from django_jobs.enqueue.outcome import EnqueueResult
+
+
+@dataclass(slots=True, kw_only=True)
+class Membership:
+    """What was enqueued for a batch here: ``created`` members, and ``duplicates`` that are jobs of somebody else."""
+
+    batch_id: uuid.UUID
+    using: str
+    created: int = 0
+    duplicates: list[EnqueueResult] = field(default_factory=list)
+
+
+_open: ContextVar[Membership | None] = ContextVar("django_jobs_open_batch", default=None)
+
+
+@contextmanager
+def joining(membership: Membership) -> Iterator[Membership]:
+    """Make members of what this context enqueues on the batch's database during the block."""
+    token = _open.set(membership)
+    try:
+        yield membership
+    finally:
+        _open.reset(token)
+
+
+def open_batch(*, using: str, detached: bool = False) -> uuid.UUID | None:
+    """Return the batch that a job becomes a member of; a detached one commits apart, and is nobody's member."""
+    membership = _open.get()
+    return membership.batch_id if membership and membership.using == using and not detached else None
+
+
+def is_open_here(batch_id: uuid.UUID) -> bool:
+    """Say whether members are being added here: it cannot be closed meanwhile."""
+    membership = _open.get()
+    return membership is not None and membership.batch_id == batch_id
+
+
+def note(result: EnqueueResult, *, detached: bool) -> None:
+    """Count a member, or keep what is none because its key is held by another job."""
+    membership = _open.get()
+    if membership is None or detached or result.database != membership.using:
+        return
+    if result.created:
+        membership.created += 1
+    else:
+        membership.duplicates.append(result)
