@@ -21,7 +21,7 @@ class DjangoJobsConfig(AppConfig):
         """
         from django_jobs import checks
         from django_jobs.conf import problems
-        from django_jobs.define.django_task import DURABLE_BACKEND
+        from django_jobs.define.django_task import durable_aliases
         from django_jobs.define.registry import autodiscover
         from django_jobs.observe.start import start
 
@@ -29,7 +29,7 @@ class DjangoJobsConfig(AppConfig):
         start()
         if not problems(getattr(settings, "DJANGO_JOBS", {})):
             autodiscover()
-        if any(one.get("BACKEND") == DURABLE_BACKEND for one in getattr(settings, "TASKS", {}).values()):
+        if durable_aliases():
             from django_jobs.backends.task_declared import declare_all
             from django_jobs.backends.task_signals import connect
 

@@ -13,6 +13,7 @@ from django.core.exceptions import AppRegistryNotReady
 
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import DurableJob, EventSource, JobDefinition, check_definition, lease_terms
+from django_jobs.define.module_runs import module_run
 from django_jobs.define.registry import register
 from django_jobs.define.schedules import schedule as add_schedule
 from django_jobs.domain.identity import check_name
@@ -129,6 +130,7 @@ def declare(
         replay_permission=_permission(job_type, declared.get("replay_permission", "")),
         source=source,
         is_stock_task=is_stock_task,
+        module_run=module_run(func),
     )
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)

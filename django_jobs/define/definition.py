@@ -54,6 +54,7 @@ class JobDefinition:
     atomic: bool
     replay_permission: str = ""
     source: EventSource | None = None
+    module_run: object = None  # the execution of its module that declared it
     is_stock_task: bool = False  # declared by Django's own decorator: its code knows nothing of complete() and step()
 
     @property
