@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -47,7 +47,7 @@ class DurableTaskResult(TaskResult):  # type: ignore[misc]
     ``progress`` is what a running handler told last, out of ``progress_total``.
     """
 
-    outcome: str = ""
+    outcome: str = field(default="", compare=False)  # of the call, not of the job
     state: str = ""
     progress: int | None = None
     progress_total: int | None = None
@@ -74,9 +74,9 @@ class DurableTaskResult(TaskResult):  # type: ignore[misc]
             TaskResultDoesNotExist: The job was pruned meanwhile.
         """
         fresh = read_result(self.id, using=self.database)
-        for field in fields(self):
-            if field.name not in _KEPT:
-                object.__setattr__(self, field.name, getattr(fresh, field.name))
+        for one in fields(self):
+            if one.name not in _KEPT:
+                object.__setattr__(self, one.name, getattr(fresh, one.name))
 
     async def arefresh(self) -> None:
         """Do what :meth:`refresh` does, from async code."""

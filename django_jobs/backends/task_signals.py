@@ -23,7 +23,8 @@ def _told(event: str, fields: dict[str, object]) -> None:
     if event == "attempt.started":
         _send("task_started", fields, level=logging.INFO)
     elif event == "attempt.ended":
-        _send("task_finished", fields, level=logging.INFO)
+        # Django's receiver logs a failure as an error: a project that logs errors alone has to hear it.
+        _send("task_finished", fields, level=logging.INFO if fields["outcome"] == "succeeded" else logging.ERROR)
 
 
 def _send(name: str, fields: dict[str, object], *, level: int) -> None:

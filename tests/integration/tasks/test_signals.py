@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from django_jobs.backends import task_signals
 from django_jobs.backends.task_names import signals
 from django_jobs.backends.tasks import DurableBackend
 from django_jobs.define.django_task import backend_alias, durable_aliases
 from django_jobs.testing import JobsKit
-from tests.integration.tasks.declared import add
+from tests.integration.tasks.declared import add, fails
 from tests.integration.tasks.modules import IMMEDIATE
 from tests.integration.tasks.own_backend import OwnBackend
 
@@ -101,3 +102,22 @@ def test_receiver_that_fails_keeps_no_other_from_hearing(caplog: pytest.LogCaptu
     assert result.outcome == "created"
     assert [name for name, _ in found] == ["task_enqueued"]
     assert "a bad receiver" in caplog.text
+
+
+@pytest.mark.django_db
+def test_failure_is_logged_where_errors_alone_are(jobs: JobsKit, caplog: pytest.LogCaptureFixture) -> None:
+    """A project that logs errors of tasks alone hears of the one that failed for good, once, and of nothing else."""
+    name = task_signals._LOGGER.name
+    with caplog.at_level(logging.ERROR, name):
+        add.enqueue(1)
+        failed = fails.enqueue()
+        jobs.run_until_idle()
+    told = [record.getMessage() for record in caplog.records if record.name == name]
+    assert told == [f"Task id={failed.id} path={fails.module_path} state=FAILED"]
+
+
+@pytest.mark.django_db
+def test_results_of_two_reads_are_equal() -> None:
+    """What the enqueue returned equals what is read later: its outcome is about the call."""
+    result = add.enqueue(1)
+    assert result == add.get_result(result.id)
