@@ -71,6 +71,12 @@ def writes(name: str) -> bool:
     return True
 
 
+@task
+def notes(n: int) -> None:
+    """Note that it ran."""
+    ran.append(n)
+
+
 @job(type="tests.own_task", key="n:{n}")
 def own(n: int) -> None:
     """A job type, which is a task too on Django 6."""
