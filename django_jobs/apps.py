@@ -27,11 +27,14 @@ class DjangoJobsConfig(AppConfig):
 
         checks.register()
         start()
-        if not problems(getattr(settings, "DJANGO_JOBS", {})):
+        is_right = not problems(getattr(settings, "DJANGO_JOBS", {}))
+        if is_right:
             autodiscover()
         if durable_aliases():
-            from django_jobs.backends.task_declared import declare_all
+            from django_jobs.backends.task_declared import adopt_all, declare_all
             from django_jobs.backends.task_signals import connect
 
-            declare_all()
+            if is_right:
+                declare_all()
+                adopt_all()
             connect()

@@ -52,13 +52,13 @@ def _check_second(task: Any) -> None:
 
 
 def declare_all() -> None:
-    """Make a job type of each task that was declared before the apps were loaded.
-
-    A task that was declared for another backend is one too where every process imports its module: ``using(backend=…)``
-    may bring it here.
-    """
+    """Make a job type of each task that was declared before the apps were loaded."""
     for path in tuple(_declared):
         job_of(path)
+
+
+def adopt_all() -> None:
+    """Make a job type of each task of other backends that every process imports: ``using(backend=…)`` may bring it."""
     from django_jobs.define.registry import discovered
 
     for module in set(discovered()) & set(sys.modules):

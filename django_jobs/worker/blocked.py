@@ -35,8 +35,9 @@ class Blocked:
         loop gets the time to answer.
         """
         if self._asked_at is None:
-            self._asked_at = time.monotonic()
-            loop.call_soon(self._answered)
+            self._asked_at = time.monotonic()  # before the loop can answer
+            if not loop.call_soon(self._answered):
+                self._asked_at = None
         elif time.monotonic() - self._asked_at >= BLOCKED_AFTER and not self._is_told:
             self._look_at(loop)
 

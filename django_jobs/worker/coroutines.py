@@ -143,14 +143,16 @@ class Loop:
             self.bench.end()
             raise
 
-    def call_soon(self, function: Callable[[], object]) -> None:
-        """Call a function in the loop's next turn; nothing happens when there is none."""
+    def call_soon(self, function: Callable[[], object]) -> bool:
+        """Call a function in the loop's next turn; False when there is none, not yet or not any more."""
         loop = self._loop
-        if loop is not None:
-            try:
-                loop.call_soon_threadsafe(function)
-            except RuntimeError:
-                return  # it is closed
+        if loop is None:
+            return False
+        try:
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return False  # it was closed just now
+        return True
 
     def cancel(self) -> None:
         """Cancel what runs, or is about to."""

@@ -8,7 +8,7 @@ from django.test import override_settings
 
 from django_jobs import job
 from django_jobs.backends import tasks as module
-from django_jobs.backends.task_declared import declare_all
+from django_jobs.backends.task_declared import adopt_all
 from django_jobs.backends.task_names import InvalidTask, tasks
 from django_jobs.define import registry
 from django_jobs.exceptions import DefinitionError
@@ -80,7 +80,7 @@ def test_task_of_another_backend_is_known_to_workers_where_they_import_it(jobs: 
         override_settings(DJANGO_JOBS={"IMPORTS": ["tests_written_tasks"]}),
         written("@task(backend='now')\ndef send():\n    return 3\nunfit = task(backend='now')(lambda: 1)\n") as made,
     ):
-        declare_all()  # as each process does when it starts
+        adopt_all()  # as each process does when it starts
         assert registry.find("tests_written_tasks.send") is not None
         result = made.send.using(backend="default").enqueue()
         jobs.drain()

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -21,7 +21,7 @@ from django_jobs.models import Attempt, Job, JobStep
 from django_jobs.observe.metrics import Metrics
 from django_jobs.worker import blocked
 from django_jobs.worker.async_context import _in_thread
-from django_jobs.worker.coroutines import Bench
+from django_jobs.worker.coroutines import Bench, Loop
 from tests.integration.worker.conftest import Declare, run_one, the_job, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -280,3 +280,21 @@ def test_coroutine_that_awaits_is_not_told(declare: Declare, monkeypatch: pytest
 
     assert run_with(declare, work).outcome == "succeeded"
     assert telemetry.counts["coroutine.blocked"] == 0
+
+
+def test_loop_that_has_not_begun_is_not_blocked(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look before the loop is there, as on a busy machine, is no question that stays without an answer."""
+    monkeypatch.setattr(blocked, "BLOCKED_AFTER", 0.0)
+
+    async def nothing() -> None:
+        pass
+
+    coroutine = nothing()
+    loop, look = Loop(coroutine, lambda: None), blocked.Blocked(cast("Any", None))
+    for _ in range(5):
+        look.look(loop)
+    loop.start()
+    loop.bench.serve(lambda: look.look(loop))
+    loop.thread.join()
+    assert (loop.outcome(), telemetry.counts["coroutine.blocked"]) == (None, 0)
+    assert not loop.call_soon(lambda: None)
