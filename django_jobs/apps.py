@@ -21,17 +21,20 @@ class DjangoJobsConfig(AppConfig):
         """
         from django_jobs import checks
         from django_jobs.conf import problems
-        from django_jobs.define.django_task import DURABLE_BACKEND
+        from django_jobs.define.django_task import durable_aliases
         from django_jobs.define.registry import autodiscover
         from django_jobs.observe.start import start
 
         checks.register()
         start()
-        if not problems(getattr(settings, "DJANGO_JOBS", {})):
+        is_right = not problems(getattr(settings, "DJANGO_JOBS", {}))
+        if is_right:
             autodiscover()
-        if any(one.get("BACKEND") == DURABLE_BACKEND for one in getattr(settings, "TASKS", {}).values()):
-            from django_jobs.backends.task_declared import declare_all
+        if durable_aliases():
+            from django_jobs.backends.task_declared import adopt_all, declare_all
             from django_jobs.backends.task_signals import connect
 
-            declare_all()
+            if is_right:
+                declare_all()
+                adopt_all()
             connect()

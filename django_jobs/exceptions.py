@@ -174,6 +174,10 @@ class ContextClosedError(JobsError):
     """The attempt has ended; its context refuses further use."""
 
 
+class CalledOnLoopError(DefinitionError):
+    """A method of the context was called in a coroutine instead of its awaited twin; the message names it."""
+
+
 class LeaseLostError(JobsError):
     """This attempt no longer owns the job; what it wanted to write was refused and nothing changed."""
 

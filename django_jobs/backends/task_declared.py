@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.apps import apps
 
-_declared: dict[str, tuple[Any, Mapping[str, Any]]] = {}  # in the order of their declaration, until the apps are loaded
+from django_jobs.backends.durable_task import is_fit
+from django_jobs.backends.task_names import Task, tasks
+from django_jobs.define.django_task import AsTask, backend_alias
+from django_jobs.define.module_runs import is_second, module_run
+from django_jobs.exceptions import DefinitionError
+
+_Declared = tuple[Any, Mapping[str, Any], object]  # with the execution of the module that declared it
+_declared: dict[str, _Declared] = {}  # in the order of their declaration, until the apps are loaded
 _lock = threading.Lock()
 
 
@@ -18,10 +26,14 @@ def remember(task: Any, policy: Mapping[str, Any]) -> None:
     """Note a task; it becomes a job type at once, or when the apps are loaded.
 
     A task is often declared while apps are loading, when no model can be imported yet.
+
+    Raises:
+        DefinitionError: Its module has another task of this name.
     """
     with _lock:
         if not is_known(task):
-            _declared[task.module_path] = (task, policy)
+            _check_second(task)
+            _declared[task.module_path] = (task, policy, module_run(task.func))
     if apps.models_ready:
         job_of(task.module_path)
 
@@ -32,10 +44,27 @@ def is_known(task: Any) -> bool:
     return known is not None and known.func is task.func
 
 
+def _check_second(task: Any) -> None:
+    path = task.module_path
+    if path in _declared and is_second(_declared[path][0].func, _declared[path][2], task.func):
+        msg = f"{path} is declared twice, and only one of the functions could be run. Give one of them another name."
+        raise DefinitionError(msg)
+
+
 def declare_all() -> None:
     """Make a job type of each task that was declared before the apps were loaded."""
     for path in tuple(_declared):
         job_of(path)
+
+
+def adopt_all() -> None:
+    """Make a job type of each task of other backends that every process imports: ``using(backend=…)`` may bring it."""
+    from django_jobs.define.registry import discovered
+
+    for module in set(discovered()) & set(sys.modules):
+        for value in tuple(vars(sys.modules[module]).values()):
+            if isinstance(value, Task) and not isinstance(value, AsTask) and not is_known(value) and is_fit(value.func):
+                tasks.task_backends[backend_alias()].remember(value)
 
 
 def task_of(path: str) -> Any:
@@ -48,7 +77,7 @@ def job_of(path: str) -> Any:
     from django_jobs.define import registry
 
     with _lock:
-        task, policy = _declared[path]
+        task, policy, _ = _declared[path]
     found = registry.find(path)
     if found is None or _task_behind(found.func).func is not task.func:
         _declare(path, task, policy)

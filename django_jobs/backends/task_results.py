@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 
-from django_jobs.backends.task_declared import task_of
 from django_jobs.backends.task_names import (
-    Task,
     TaskContext,
     TaskError,
     TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
-from django_jobs.define import registry
+from django_jobs.backends.task_stored import task_as_stored
 from django_jobs.define.django_task import backend_alias
 from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.enqueue.inside import current
-from django_jobs.enqueue.result import wait
+from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.enqueue.waiting import await_end, wait
+from django_jobs.exceptions import ResultGoneError
 from django_jobs.models import Attempt, Job
 
 _STATUS = {
@@ -43,14 +43,29 @@ class DurableTaskResult(TaskResult):  # type: ignore[misc]
     """Django's result with what it has no word for.
 
     ``outcome`` is what the enqueue did: created, duplicate or created_after_expiry; empty when it was read later.
-    ``state`` is the job's own state. ``progress`` is what a running handler told last, out of ``progress_total``.
+    ``state`` is the job's own state; ``content_removed`` says that its arguments and its value are not kept any more.
+    ``progress`` is what a running handler told last, out of ``progress_total``.
     """
 
-    outcome: str = ""
+    outcome: str = field(default="", compare=False)  # of the call, not of the job
     state: str = ""
     progress: int | None = None
     progress_total: int | None = None
     database: str = "default"
+    content_removed: bool = False
+
+    @property
+    def return_value(self) -> Any:
+        """What the task returned.
+
+        Raises:
+            ResultGoneError: It succeeded, but its value was removed with its content.
+            ValueError: It failed, or has not finished yet.
+        """
+        if self.status == TaskResultStatus.SUCCESSFUL and self.content_removed:
+            msg = f"Task {self.id} succeeded; its value was removed with its content."
+            raise ResultGoneError(msg)
+        return TaskResult.return_value.fget(self)
 
     def refresh(self) -> None:
         """Read it again, in place.
@@ -59,9 +74,9 @@ class DurableTaskResult(TaskResult):  # type: ignore[misc]
             TaskResultDoesNotExist: The job was pruned meanwhile.
         """
         fresh = read_result(self.id, using=self.database)
-        for field in fields(self):
-            if field.name not in _KEPT:
-                object.__setattr__(self, field.name, getattr(fresh, field.name))
+        for one in fields(self):
+            if one.name not in _KEPT:
+                object.__setattr__(self, one.name, getattr(fresh, one.name))
 
     async def arefresh(self) -> None:
         """Do what :meth:`refresh` does, from async code."""
@@ -73,6 +88,10 @@ class DurableTaskResult(TaskResult):  # type: ignore[misc]
         """Wait for the end and return the value; see ``EnqueueResult.get`` for the errors."""
         return wait(uuid.UUID(self.id), using=self.database, timeout=timeout)
 
+    async def aget(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109  as get()
+        """Do what :meth:`get` does, from async code."""
+        return await await_end(uuid.UUID(self.id), using=self.database, timeout=timeout)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurableTaskContext(TaskContext):  # type: ignore[misc]
@@ -81,40 +100,8 @@ class DurableTaskContext(TaskContext):  # type: ignore[misc]
     job: Any = None
 
 
-class GoneTask(Task):  # type: ignore[misc]
-    """Stands for a task that this code does not have: renamed, removed, or of a newer release."""
-
-    def __init__(self, job: Job) -> None:
-        set_field = object.__setattr__
-        set_field(self, "func", _gone)
-        set_field(self, "priority", job.priority)
-        set_field(self, "backend", backend_alias())
-        set_field(self, "queue_name", job.queue_name)
-        set_field(self, "run_after", None)
-        set_field(self, "takes_context", False)
-        set_field(self, "job_type", job.job_type)
-
-    @property
-    def module_path(self) -> str:
-        """The name under which its jobs are stored."""
-        return str(self.job_type)
-
-    @property
-    def name(self) -> str:
-        """The last part of it."""
-        return self.module_path.rpartition(".")[2]
-
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-
-def _gone(*_: object, **__: object) -> None:
-    msg = "This code has no such task."
-    raise LookupError(msg)
-
-
-def read_result(result_id: str, *, using: str, is_new: bool = False) -> DurableTaskResult:
-    """Read a job with its attempts; one that is new has none.
+def read_result(result_id: str, *, using: str, backend: str = "", is_new: bool = False) -> DurableTaskResult:
+    """Read a job with its attempts; one that is new has none. ``backend`` is the alias of the backend that is asked.
 
     Raises:
         TaskResultDoesNotExist: There is none with this id.
@@ -125,16 +112,45 @@ def read_result(result_id: str, *, using: str, is_new: bool = False) -> DurableT
     except (ValueError, Job.DoesNotExist):
         raise TaskResultDoesNotExist(result_id) from None
     attempts = [] if is_new else list(Attempt.objects.using(using).filter(job_id=job_id).order_by("number"))
-    return result_of(job, attempts, using=using)
+    return result_of(job, attempts, using=using, backend=backend)
 
 
-def result_of(job: Job, attempts: Sequence[Attempt], *, using: str) -> DurableTaskResult:
+def enqueued_result(
+    enqueued: EnqueueResult, *, task: Any, backend: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> DurableTaskResult:
+    """Tell what an enqueue did: the result of the task as it was enqueued, by this backend."""
+    try:
+        result = read_result(str(enqueued.id), using=enqueued.database, backend=backend, is_new=enqueued.created)
+    except TaskResultDoesNotExist:
+        result = _pruned(enqueued, task=task, backend=backend, args=args, kwargs=kwargs)
+    object.__setattr__(result, "task", task)
+    object.__setattr__(result, "outcome", enqueued.outcome)
+    return result
+
+
+def _pruned(enqueued: EnqueueResult, **fields: Any) -> DurableTaskResult:
+    """Return what is left of a job that was pruned while its key goes on answering."""
+    nothing: dict[str, Any] = dict.fromkeys(("enqueued_at", "started_at", "last_attempted_at", "finished_at"))
+    return DurableTaskResult(
+        id=str(enqueued.id),
+        status=_STATUS.get(enqueued.state, TaskResultStatus.READY),
+        state=enqueued.state,
+        database=enqueued.database,
+        content_removed=True,
+        errors=[],
+        worker_ids=[],
+        **nothing,
+        **fields,
+    )
+
+
+def result_of(job: Job, attempts: Sequence[Attempt], *, using: str, backend: str = "") -> DurableTaskResult:
     """Tell a job and its attempts as Django does."""
-    task = task_of(job.job_type) or _registered(job) or GoneTask(job)
+    alias = backend or backend_alias(using)
     args, kwargs = _arguments(job)
     status = _STATUS.get(job.state, TaskResultStatus.READY)
     result = DurableTaskResult(
-        task=task,
+        task=task_as_stored(job, alias),
         id=str(job.pk),
         status=status,
         enqueued_at=_local(job.created_at),
@@ -143,13 +159,14 @@ def result_of(job: Job, attempts: Sequence[Attempt], *, using: str) -> DurableTa
         finished_at=_local(job.finished_at or job.dead_at),
         args=args,
         kwargs=kwargs,
-        backend=task.backend,
+        backend=alias,
         errors=[_error(attempt) for attempt in attempts if attempt.outcome in _FAILED],
         worker_ids=[str(attempt.worker_id) for attempt in attempts],
         state=job.state,
         progress=job.progress,
         progress_total=job.progress_total,
         database=using,
+        content_removed=job.content_removed_at is not None,
     )
     payload = getattr(job, "payload", None)
     if status == TaskResultStatus.SUCCESSFUL and payload is not None and payload.result is not None:
@@ -163,11 +180,6 @@ def result_of_running(task: Any) -> DurableTaskResult:
     if inside is None:
         raise LookupError(task.module_path)
     return read_result(str(inside.job_id), using=inside.database)
-
-
-def _registered(job: Job) -> Any:
-    definition = registry.find(job.job_type)
-    return None if definition is None or definition.is_stock_task else registry.get(job.job_type)
 
 
 def _arguments(job: Job) -> tuple[list[Any], dict[str, Any]]:

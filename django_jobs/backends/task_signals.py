@@ -6,12 +6,11 @@ import logging
 from typing import Any
 
 from django_jobs import telemetry
-from django_jobs.backends.task_names import TaskResultStatus, signals
+from django_jobs.backends.task_names import TaskResultStatus, signals, tasks
 from django_jobs.backends.task_results import read_result
-from django_jobs.backends.tasks import DurableBackend
 from django_jobs.define import registry
 
-_LOGGER = logging.getLogger("django.tasks")
+_LOGGER = logging.getLogger("django.tasks" if tasks.__name__ == "django.tasks" else "django_tasks")
 _OWN_RECEIVERS = 1  # Django's, which writes the log
 
 
@@ -24,7 +23,8 @@ def _told(event: str, fields: dict[str, object]) -> None:
     if event == "attempt.started":
         _send("task_started", fields, level=logging.INFO)
     elif event == "attempt.ended":
-        _send("task_finished", fields, level=logging.INFO)
+        # Django's receiver logs a failure as an error: a project that logs errors alone has to hear it.
+        _send("task_finished", fields, level=logging.INFO if fields["outcome"] == "succeeded" else logging.ERROR)
 
 
 def _send(name: str, fields: dict[str, object], *, level: int) -> None:
@@ -34,7 +34,7 @@ def _send(name: str, fields: dict[str, object], *, level: int) -> None:
     result = read_result(str(fields["job_id"]), using=str(fields["using"]))
     finished = result.status in {TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED}
     if finished == (name == "task_finished"):
-        signal.send_robust(DurableBackend, task_result=result)
+        signal.send_robust(type(tasks.task_backends[result.backend]), task_result=result)
 
 
 def _is_stock(fields: dict[str, object]) -> bool:

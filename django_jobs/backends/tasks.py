@@ -6,10 +6,8 @@ Django's ``@task``, by any app, is then stored in the transaction that enqueues 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -17,70 +15,17 @@ from django.conf import settings
 from django.core import checks
 from django.utils import timezone
 
+from django_jobs.backends.durable_task import POLICY, TEMPLATES, DurableTask, bound, check_function, check_templates
 from django_jobs.backends.task_declared import is_known, job_of, remember
-from django_jobs.backends.task_names import BaseTaskBackend, InvalidTask, InvalidTaskBackend, Task, normalize_json
+from django_jobs.backends.task_names import BaseTaskBackend, InvalidTask, InvalidTaskBackend, normalize_json
 from django_jobs.define.django_task import AsTask
-from django_jobs.domain.identity import format_key, key_fields
-from django_jobs.exceptions import DefinitionError
+from django_jobs.domain.identity import format_key
 
 if TYPE_CHECKING:
     from django_jobs.backends.task_results import DurableTaskResult
     from django_jobs.enqueue.outcome import EnqueueResult
 
 _OPTIONS = {"ATOMIC", "DATABASE", "DEFAULTS"}
-# What @task(…) and OPTIONS["DEFAULTS"] may say beside Django's own words; @job has the same.
-_POLICY = (
-    *("aliases", "key", "key_scope", "key_ttl", "on_duplicate", "subject", "owner"),
-    *("budget", "cleanup", "max_runtime", "retry", "useful_for", "atomic", "replay_permission"),
-)
-_TEMPLATES = ("key", "subject")
-_PER_ENQUEUE = ("key", "subject", "tenant", "detached")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DurableTask(Task):  # type: ignore[misc]
-    """Django's task with the policy of its jobs; None everywhere means the default.
-
-    From Django 6.1 on, and with the backport, ``@task(key="order:{order_id}")`` takes these. ``key`` and ``subject``
-    are templates of the function's parameters.
-    """
-
-    aliases: tuple[str, ...] | None = None
-    key: str | None = None
-    key_scope: str | None = None
-    key_ttl: timedelta | None = None
-    on_duplicate: str | None = None
-    subject: str | None = None
-    owner: str | None = None
-    budget: timedelta | None = None
-    cleanup: timedelta | None = None
-    max_runtime: timedelta | None = None
-    retry: Any = None
-    useful_for: timedelta | None = None
-    atomic: bool | None = None
-    replay_permission: str | None = None
-    using_options: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        Task.__post_init__(self)
-        backend = self.get_backend()
-        if isinstance(backend, DurableBackend):
-            backend.remember(self)
-
-    def using(self, **changes: Any) -> DurableTask:
-        """Return a copy for one enqueue: as Django's, and with another key, subject, tenant or detached."""
-        own = {name: changes.pop(name) for name in _PER_ENQUEUE if name in changes}
-        copied = Task.using(self, **changes)
-        if own:
-            copied = replace(copied, using_options={**(self.using_options or {}), **own})
-        return copied  # type: ignore[no-any-return]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function here and now."""
-        return self.func(*args, **kwargs)
-
-    def __hash__(self) -> int:
-        return hash((self.module_path, self.priority, self.queue_name, self.run_after))  # a policy may have no hash
 
 
 class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
@@ -102,8 +47,8 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
         if unknown := sorted(set(self.options) - _OPTIONS):
             msg = f"The task backend {alias!r} has no option {unknown[0]!r}; it takes {', '.join(sorted(_OPTIONS))}."
             raise InvalidTaskBackend(msg)
-        if unknown := sorted(set(self.options.get("DEFAULTS", {})) - set(_POLICY)):
-            named = ", ".join(sorted(_POLICY))
+        if unknown := sorted(set(self.options.get("DEFAULTS", {})) - set(POLICY)):
+            named = ", ".join(sorted(POLICY))
             msg = f"DEFAULTS of the task backend {alias!r} has no {unknown[0]!r}; it takes {named}."
             raise InvalidTaskBackend(msg)
 
@@ -124,13 +69,13 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
         """
         if is_known(task):
             return
-        _check_templates(task)
+        check_templates(task)
         # What is a template of the function's own parameters is filled in here, at each enqueue.
-        policy = {name: value for name, value in self._policy(task).items() if name not in _TEMPLATES}
+        policy = {name: value for name, value in self._policy(task).items() if name not in TEMPLATES}
         remember(task, policy)
 
     def _policy(self, task: Any) -> dict[str, Any]:
-        declared = {name: getattr(task, name, None) for name in _POLICY}
+        declared = {name: getattr(task, name, None) for name in POLICY}
         said = {name: value for name, value in declared.items() if value is not None}
         return {"atomic": bool(self.options.get("ATOMIC", False)), **self.options.get("DEFAULTS", {}), **said}
 
@@ -146,9 +91,7 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
                 raise InvalidTask(msg)
             return
         super().validate_task(task)
-        if inspect.isgeneratorfunction(task.func) or inspect.isasyncgenfunction(task.func):
-            msg = "A generator function cannot be a task: nothing would run its body."
-            raise InvalidTask(msg)
+        check_function(task)
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DurableTaskResult:
         """Store a job in the transaction that is open, or at once when none is.
@@ -159,9 +102,11 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
             PayloadError: An argument cannot be stored as it is; the message names the place.
             JobsError: As ``enqueue`` of a job type: a key with other arguments, a full queue.
         """
+        from django_jobs.backends.task_results import enqueued_result
+
         self.validate_task(task)
         enqueued = self._stored(task, list(args), dict(kwargs))
-        result = self._result(enqueued)
+        result = enqueued_result(enqueued, task=task, backend=self.alias, args=args, kwargs=kwargs)
         self._tell(result, using=enqueued.database)
         return result
 
@@ -172,11 +117,13 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
     def _stored(self, task: Any, args: list[Any], kwargs: dict[str, Any]) -> EnqueueResult:
         if isinstance(task, AsTask):
             durable: Any = task
+            if self.options.get("DATABASE") and not task.options.database:
+                durable = durable.using(database=self.options["DATABASE"])
             own: EnqueueResult = durable.enqueue(*args, **kwargs)
             return own
-        bound = _bound(task, args, kwargs)
-        self.remember(task)
-        changes = {"priority": task.priority, "queue_name": task.queue_name, **self._changes(task, bound)}
+        arguments = bound(task, args, kwargs)
+        self._check_known(task)
+        changes = {"priority": task.priority, "queue_name": task.queue_name, **self._changes(task, arguments)}
         if task.run_after is not None:
             changes["run_after"] = _aware(task.run_after)
         if self.options.get("DATABASE"):
@@ -189,17 +136,24 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
         """Return what is given for this job, with the templates of its declaration filled in."""
         given = dict(getattr(task, "using_options", None) or {})
         policy = self._policy(task)
-        for name in _TEMPLATES:
+        for name in TEMPLATES:
             if policy.get(name) and name not in given:
                 given[name] = format_key(policy[name], bound)
         return given
 
-    def _result(self, enqueued: EnqueueResult) -> DurableTaskResult:
-        from django_jobs.backends.task_results import read_result
+    def _check_known(self, task: Any) -> None:
+        """Refuse a task that another backend declared, in a module that workers do not import."""
+        if is_known(task):
+            return
+        from django_jobs.define.registry import discovered
 
-        result = read_result(str(enqueued.id), using=enqueued.database, is_new=enqueued.created)
-        object.__setattr__(result, "outcome", enqueued.outcome)
-        return result
+        if task.func.__module__ not in discovered():
+            msg = (
+                f"{task.module_path} was not declared for the backend {self.alias!r}, so workers do not know it. "
+                "Declare it with @task(backend=…), or name its module in DJANGO_JOBS['IMPORTS']."
+            )
+            raise InvalidTask(msg)
+        self.remember(task)
 
     def _tell(self, result: DurableTaskResult, *, using: str) -> None:
         """Send Django's signal when the job is stored for good: a rollback takes the task back."""
@@ -209,7 +163,8 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
 
         if result.outcome == "duplicate":
             return
-        send = signals().task_enqueued.send
+        # Robust, so that a receiver that fails keeps no other one from hearing; Django logs its error.
+        send = signals().task_enqueued.send_robust
         transaction.on_commit(lambda: send(type(self), task_result=result), using=using, robust=True)
 
     def get_result(self, result_id: str) -> DurableTaskResult:
@@ -220,7 +175,7 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
         """
         from django_jobs.backends.task_results import read_result
 
-        return read_result(result_id, using=self.database)
+        return read_result(result_id, using=self.database, backend=self.alias)
 
     async def aget_result(self, result_id: str) -> DurableTaskResult:
         """Do what :meth:`get_result` does, from async code."""
@@ -246,31 +201,6 @@ class DurableBackend(BaseTaskBackend):  # type: ignore[misc]
         if alias is not None and alias not in connections:
             return f"there is no database {alias!r}."
         return ""
-
-
-def _check_templates(task: Any) -> None:
-    """Refuse a template that names no parameter of the function, when the task is declared."""
-    names = inspect.signature(task.func).parameters
-    for what in _TEMPLATES:
-        template = getattr(task, what, None)
-        missing = sorted(set(key_fields(template)) - set(names)) if template else []
-        if missing:
-            msg = f"The {what} of {task.module_path} uses {missing[0]!r}, which is no parameter of the function."
-            raise DefinitionError(msg)
-
-
-def _bound(task: Any, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Fit the arguments to the function, so that a call that cannot work is refused when it is enqueued."""
-    signature = inspect.signature(task.func)
-    if task.takes_context:
-        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        msg = f"The arguments do not fit {task.module_path}{signature}: {error}."
-        raise TypeError(msg) from None
-    bound.apply_defaults()
-    return dict(bound.arguments)
 
 
 def _aware(value: datetime) -> datetime:

@@ -14,6 +14,7 @@ from django.core.exceptions import AppRegistryNotReady
 
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import DurableJob, EventSource, JobDefinition, check_definition, lease_terms
+from django_jobs.define.module_runs import module_run
 from django_jobs.define.registry import register
 from django_jobs.define.schedules import schedule as add_schedule
 from django_jobs.domain.identity import check_name
@@ -140,6 +141,7 @@ def declare(
         source=source,
         is_stock_task=is_stock_task,
         upcasters=upcasters,
+        module_run=module_run(func),
     )
     if upcasters:
         definition = replace(definition, options=replace(options, upcast=definition.upcast))

@@ -57,6 +57,7 @@ class JobDefinition:
     replay_permission: str = ""
     source: EventSource | None = None
     upcasters: Mapping[int, Upcaster] = field(default_factory=dict)
+    module_run: object = None  # the execution of its module that declared it
     is_stock_task: bool = False  # declared by Django's own decorator: its code knows nothing of complete() and step()
 
     @property

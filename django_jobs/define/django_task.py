@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
     from django_jobs.define.definition import JobDefinition
@@ -20,10 +22,30 @@ else:
         _Task = object
 
 
-def backend_alias() -> str:
-    """Return the alias in ``TASKS`` under which the package's backend is found first; else Django's default."""
-    configured = getattr(settings, "TASKS", {})
-    return next((alias for alias, one in configured.items() if one.get("BACKEND") == DURABLE_BACKEND), "default")
+def durable_aliases() -> list[str]:
+    """Return the aliases in ``TASKS`` of the package's backend and of its subclasses."""
+    configured: dict[str, Any] = getattr(settings, "TASKS", {})
+    return [alias for alias, one in configured.items() if _is_durable(one.get("BACKEND"))]
+
+
+def backend_alias(using: str = "") -> str:
+    """Return the alias in ``TASKS`` of the package's backend, of one that stores on ``using`` first; else "default"."""
+    configured: dict[str, Any] = getattr(settings, "TASKS", {})
+    aliases = durable_aliases()
+    there = [alias for alias in aliases if configured[alias].get("OPTIONS", {}).get("DATABASE") == using]
+    return next(iter([*there, *aliases]), "default")
+
+
+@functools.cache
+def _is_durable(path: object) -> bool:
+    """Say whether a backend is the package's own, or made of it; one that cannot be imported is neither."""
+    if path == DURABLE_BACKEND or not isinstance(path, str):
+        return path == DURABLE_BACKEND
+    try:
+        found = import_string(path)
+    except ImportError:
+        return False
+    return any(f"{one.__module__}.{one.__qualname__}" == DURABLE_BACKEND for one in getattr(found, "__mro__", ()))
 
 
 class AsTask(_Task):

@@ -11,6 +11,7 @@ from django.utils.module_loading import module_has_submodule
 
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import DurableJob, JobDefinition, type_hints
+from django_jobs.define.module_runs import is_second
 from django_jobs.domain.lanes import kind_text
 from django_jobs.exceptions import DefinitionError, UnknownJobTypeError
 
@@ -30,7 +31,7 @@ def register(job: DurableJob[..., object]) -> None:
     with _lock:
         for name in definition.names:
             other = _jobs.get(name)
-            if other is not None and not _same_place(other.definition, definition):
+            if other is not None and _are_two(other.definition, definition):
                 msg = (
                     f"Job type {name!r} is declared twice: by {_place(other.definition)} and by {_place(definition)}. "
                     "Give one of them another type=."
@@ -44,8 +45,10 @@ def _place(definition: JobDefinition) -> str:
     return f"{definition.func.__module__}.{definition.func.__qualname__}"
 
 
-def _same_place(one: JobDefinition, other: JobDefinition) -> bool:
-    return _place(one) == _place(other)
+def _are_two(one: JobDefinition, other: JobDefinition) -> bool:
+    if _place(one) != _place(other):
+        return True
+    return not other.is_stock_task and is_second(one.func, one.module_run, other.func)
 
 
 def unregister(job_type: str) -> None:
@@ -95,14 +98,19 @@ def autodiscover() -> None:
         DefinitionError: A module cannot be imported, or an annotation of a handler cannot be resolved; the message has
             the name. A worker without some of its handlers would leave their jobs lying.
     """
-    for config in apps.get_app_configs():
-        for name in _MODULES:
-            if module_has_submodule(config.module, name):
-                _import(f"{config.name}.{name}")
-    for module in get_settings().imports:
+    for module in discovered():
         _import(module)
     for _, definition in definitions():
         type_hints(definition.func)
+
+
+def discovered() -> Iterator[str]:
+    """Yield the modules that every process imports: what they declare, workers know."""
+    for config in apps.get_app_configs():
+        for name in _MODULES:
+            if module_has_submodule(config.module, name):
+                yield f"{config.name}.{name}"
+    yield from get_settings().imports
 
 
 def _import(module: str) -> None:

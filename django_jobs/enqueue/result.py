@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connections
 
 from django_jobs.domain.states import JobState
 from django_jobs.enqueue.database import database_named
-from django_jobs.enqueue.inside import current, in_transaction
 from django_jobs.exceptions import (
     DefinitionError,
     JobFailedError,
     ResultGoneError,
     ResultTimeoutError,
-    WouldWaitForeverError,
 )
 from django_jobs.models import Job
 
-FIRST_LOOK = 0.02  # seconds from one look to the next; each is half as long again
-LONGEST_LOOK = 0.5
 _FINISHED = {JobState.SUCCEEDED.value, JobState.DEAD_LETTERED.value, JobState.CANCELLED.value}
 _COLUMNS = (
     *("id", "job_type", "state", "resolution", "dead_reason", "fence", "progress", "progress_total"),
@@ -64,11 +56,16 @@ class Followed:
             ResultTimeoutError: It has not ended in time; it goes on.
             ResultGoneError: It was pruned, or its transaction was rolled back.
             WouldWaitForeverError: A transaction is open here, or this is a handler.
+            OperationalError: The database does not answer, and the time is over; until then it is asked again.
         """
+        from django_jobs.enqueue.waiting import wait
+
         return wait(self.id, using=self.database, timeout=timeout)
 
     async def aget(self, timeout: float | timedelta | None = None) -> Any:  # noqa: ASYNC109  as get()
         """Do what :meth:`get` does, from async code."""
+        from django_jobs.enqueue.waiting import await_end
+
         return await await_end(self.id, using=self.database, timeout=timeout)
 
 
@@ -178,80 +175,3 @@ def read(job_id: uuid.UUID, *, using: str) -> JobResult:
         content_removed=row.pop("content_removed_at") is not None,
         **row,
     )
-
-
-def wait(job_id: uuid.UUID, *, using: str, timeout: float | timedelta | None) -> Any:
-    """Wait until a job has ended, and return its result.
-
-    Args:
-        job_id: The job.
-        using: Its database.
-        timeout: Seconds, or a timedelta; None waits as long as it takes.
-
-    Raises:
-        JobFailedError: It became a dead letter, or was cancelled; ``result`` has the details.
-        ResultTimeoutError: It has not ended in time; it goes on.
-        ResultGoneError: It was pruned, or never committed.
-        WouldWaitForeverError: A transaction is open here, so the job or its end cannot be seen, or this is a handler,
-            which would hold a thread that the other job may need.
-    """
-    for pause in _looks(_seconds(timeout)):
-        found = read(job_id, using=using)
-        if found.is_finished:
-            return found.value()
-        _check_may_wait(using)
-        if pause is None:
-            return found.value()
-        time.sleep(pause)
-    raise AssertionError  # the last look has no pause
-
-
-async def await_end(job_id: uuid.UUID, *, using: str, timeout: float | timedelta | None) -> Any:  # noqa: ASYNC109  as get()
-    """Do what :func:`wait` does, from async code, without holding a thread."""
-    for pause in _looks(_seconds(timeout)):
-        found = await sync_to_async(read, thread_sensitive=True)(job_id, using=using)
-        if found.is_finished:
-            return found.value()
-        await sync_to_async(_check_may_wait, thread_sensitive=True)(using)
-        if pause is None:
-            return found.value()
-        await asyncio.sleep(pause)
-    raise AssertionError  # the last look has no pause
-
-
-def _looks(seconds: float | None) -> Iterator[float | None]:
-    """Yield how long to wait after each look; None after the last one."""
-    deadline = None if seconds is None else time.monotonic() + seconds
-    pause = FIRST_LOOK
-    while True:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            yield None
-            return
-        yield pause if left is None else min(pause, left)
-        pause = min(pause * 1.5, LONGEST_LOOK)
-
-
-def _seconds(timeout: object) -> float | None:
-    if timeout is None:
-        return None
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-        msg = f"timeout must be a number of seconds from 0 on, or a timedelta, not {timeout!r}."
-        raise DefinitionError(msg)
-    return float(seconds)
-
-
-def _check_may_wait(using: str) -> None:
-    if current.get() is not None:
-        msg = (
-            "A handler that waits for another job holds a thread that the other one may need. Let the other job "
-            "enqueue what follows."
-        )
-        raise WouldWaitForeverError(msg)
-    if in_transaction(connections[using]):
-        msg = (
-            f"A transaction is open on {using!r}: a job that was enqueued in it starts when it has committed, and its "
-            "end may not be seen inside. Wait after the block."
-        )
-        raise WouldWaitForeverError(msg)

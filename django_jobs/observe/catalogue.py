@@ -107,6 +107,9 @@ SPECS: tuple[Spec, ...] = (
         "permanent, transient, unknown",
     ),
     _counter("attempts_over_budget", JOB, "Attempts that ended inside their lease after their budget was over."),
+    _counter(
+        "coroutines_blocked", JOB, "Times that a coroutine kept its event loop from turning for more than a second."
+    ),
     _counter("dead_lettered", (*JOB, "reason"), "Jobs left to a human, by the rule that did it.", "see the job states"),
     _counter("replays", (*JOB, "outcome"), "Replays, and how they ended.", "queued, refused, succeeded, dead_lettered"),
     _counter(

@@ -34,7 +34,7 @@ from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.claiming import Claimer
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.connection import drop
-from django_jobs.worker.execute import execute
+from django_jobs.worker.execute import awaited, execute
 from django_jobs.worker.sweep import Sweep
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ def _listen(attempt: RunningAttempt) -> list[BaseException]:
     @functools.wraps(func)
     def listened(*args: Any, **kwargs: Any) -> Any:
         try:
-            return func(*args, **kwargs)
+            return awaited(attempt, func(*args, **kwargs))
         except BaseException as error:
             if _ends_the_run(error):
                 heard.append(error)

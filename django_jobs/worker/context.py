@@ -23,6 +23,7 @@ from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import renew, succeed
 from django_jobs.store.adoptions import recheck_adopted
 from django_jobs.store.completion import finished_step, lock_for_completion, remember_step
+from django_jobs.worker.async_context import AsyncTwins, refuse_on_loop
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import LOST, drop
@@ -37,6 +38,19 @@ class Completion:
 
     def __init__(self) -> None:
         self.result: Any = None
+
+
+class Step:
+    """A step while it is open: ``stored`` is the JSON text of its result once it has finished."""
+
+    def __init__(self, stored: str | None) -> None:
+        self.stored = stored
+        self.value: Any = None
+
+    @property
+    def result(self) -> Any:
+        """The result, as JSON gives it back."""
+        return json.loads(self.stored or "null")
 
 
 def encode_result(value: Any, job_type: str) -> str | None:
@@ -54,7 +68,7 @@ def encode_result(value: Any, job_type: str) -> str | None:
         raise PayloadError(msg) from error
 
 
-class JobContext:
+class JobContext(AsyncTwins):
     """The handler's side of one attempt. It refuses further use once the attempt has ended."""
 
     def __init__(self, attempt: RunningAttempt, inside: InsideJob) -> None:
@@ -123,6 +137,7 @@ class JobContext:
             EffectNeedsReviewError: Only a human can find out.
             JobCancelled: Somebody wants the job cancelled, and no earlier send is unclear; nothing was sent.
         """
+        refuse_on_loop("effect")
         self._attempt.check_open()
         if self._inside.commits_with_success or in_transaction(connections[self._attempt.using]):
             msg = (
@@ -144,6 +159,7 @@ class JobContext:
             EffectsOpenError: The outcome of an effect is open.
             JobCancelled: Somebody wants the job cancelled; raised before the block is entered.
         """
+        refuse_on_loop("complete")
         done = Completion()
         with self._own_transaction("complete"):
             yield done
@@ -164,20 +180,31 @@ class JobContext:
             LeaseLostError: The job belongs to somebody else by now; nothing was written.
             JobCancelled: Somebody wants the job cancelled; the step did not begin.
         """
+        refuse_on_loop("step")
+        with self.open_step(name) as step:
+            if step.stored is None:
+                step.value = function()
+        result: T = step.result
+        return result
+
+    @contextmanager
+    def open_step(self, name: str) -> Iterator[Step]:
+        """Open the transaction of a step that has not finished; what the block leaves as its value is stored."""
         check_name(name, what="step name", limit=200)
         self._attempt.check_open()
         self._attempt.check_wanted()
-        stored = finished_step(self._attempt, name)
-        if stored is None:
-            with self._own_transaction("step", step=name):
-                stored = finished_step(self._attempt, name)
-                if stored is None:
-                    stored = encode_result(function(), f"step {name}") or "null"
-                    check_transaction(self._attempt)
-                    store_held_back(self._inside)
-                    remember_step(self._attempt, name, stored)
-        result: T = json.loads(stored)
-        return result
+        step = Step(finished_step(self._attempt, name))
+        if step.stored is not None:
+            yield step
+            return
+        with self._own_transaction("step", step=name):
+            step.stored = finished_step(self._attempt, name)
+            yield step
+            if step.stored is None:
+                step.stored = encode_result(step.value, f"step {name}") or "null"
+                check_transaction(self._attempt)
+                store_held_back(self._inside)
+                remember_step(self._attempt, name, step.stored)
 
     def progress(self, value: int, total: int | None = None) -> None:
         """Tell measurable progress: a number that grows renews the lease, at most four times per lease.
@@ -186,6 +213,7 @@ class JobContext:
             LeaseLostError: The job belongs to somebody else by now.
             JobCancelled: Somebody wants the job cancelled.
         """
+        refuse_on_loop("progress")
         self._attempt.check_open()
         self._attempt.check_wanted()
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:

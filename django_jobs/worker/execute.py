@@ -7,10 +7,8 @@ import inspect
 import json
 import logging
 import os
-from collections.abc import Awaitable
 from typing import Any, NoReturn
 
-from asgiref.sync import async_to_sync
 from django.db import connections
 from django.utils import timezone, translation
 
@@ -24,7 +22,9 @@ from django_jobs.masking import described
 from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import note_refusal, succeed
 from django_jobs.store.completion import read_back
+from django_jobs.worker import coroutines
 from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.blocked import Blocked
 from django_jobs.worker.commit import check_transaction, one_transaction
 from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
 from django_jobs.worker.context import JobContext, encode_result
@@ -174,9 +174,7 @@ def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> An
     faults.reached("handler.before", using=attempt.using)
     try:
         result = attempt.definition.func(*context, **arguments)
-        if inspect.isawaitable(result):
-            # On a loop of its own; what it asks of the ORM runs here, in the thread that has the transaction.
-            result = async_to_sync(_awaited)(result)
+        result = awaited(attempt, result)
     finally:
         if attempt.is_forked:
             _end_fork(attempt)
@@ -184,8 +182,18 @@ def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> An
     return result
 
 
-async def _awaited(result: Awaitable[Any]) -> Any:
-    return await result
+def awaited(attempt: RunningAttempt, result: Any) -> Any:
+    """Run what a coroutine handler returned; whatever else a handler returned is its result.
+
+    It gets a loop of its own. What it asks of the ORM runs here, in the thread that may have a transaction open.
+    """
+    if not inspect.isawaitable(result):
+        return result
+    return coroutines.run(
+        result,
+        at_end=lambda: attempt.is_forked and _end_fork(attempt),
+        look=Blocked(attempt).look,
+    )
 
 
 def _end_fork(attempt: RunningAttempt) -> NoReturn:

@@ -14,6 +14,7 @@ import django_jobs
 from django_jobs.define import decorators
 from django_jobs.domain.options import USING
 from django_jobs.domain.retry import RetryPolicy
+from django_jobs.worker.async_context import AsyncTwins
 from django_jobs.worker.context import JobContext
 from docs.generators import markdown, meanings
 
@@ -78,8 +79,8 @@ def _effect_default(parameter: inspect.Parameter) -> str:
 def context_members() -> str:
     """Return what a handler's context offers, with the first paragraph of each docstring."""
     rows = []
-    for name, member in vars(JobContext).items():
-        if name.startswith("_"):
+    for name, member in {**vars(JobContext), **vars(AsyncTwins)}.items():
+        if name.startswith("_") or name == "open_step":  # what step() and astep() are made of
             continue
         is_property = isinstance(member, property)
         shown = name if is_property else f"{name}({_arguments(member)})"

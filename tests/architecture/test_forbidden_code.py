@@ -17,6 +17,7 @@ MAY_IMPORT_BY_NAME = {
     "django_jobs/backends/task_names.py",
     "django_jobs/conf.py",
     "django_jobs/define/discovery.py",
+    "django_jobs/define/django_task.py",  # the backends that TASKS names
     "django_jobs/define/registry.py",
     "django_jobs/effects/adapters/mail.py",
     "django_jobs/management/crashtest.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -70,10 +71,21 @@ def writes(name: str) -> bool:
     return True
 
 
+@task
+def notes(n: int) -> None:
+    """Note that it ran."""
+    ran.append(n)
+
+
 @job(type="tests.own_task", key="n:{n}")
 def own(n: int) -> None:
     """A job type, which is a task too on Django 6."""
     ran.append(n)
+
+
+@job(type="tests.own_remembered", key="n:{n}", key_ttl=timedelta(days=1000))
+def own_remembered(n: int) -> None:
+    """A job type whose key answers for longer than its jobs are kept."""
 
 
 @job(type="tests.own_async", takes_context=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
+import asyncio
+import threading
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 
@@ -27,6 +31,51 @@ def test_r68_who_ends_the_test_run_is_heard(jobs: JobsKit, declare: Declare, err
     assert calls == [1]
     assert Job.objects.get().attempts.get().outcome == "failed"
     assert len(jobs.drain()) == 0, "the kit goes on"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception])
+def test_r68_who_ends_the_test_run_is_heard_from_a_coroutine(
+    jobs: JobsKit, declare: Declare, error: type[BaseException]
+) -> None:
+    """R68: a coroutine that meets Ctrl-C, or a time-out of pytest, ends the test too."""
+    calls: list[int] = []
+
+    async def hangs() -> None:
+        calls.append(1)
+        raise error("enough")
+
+    declare(hangs).enqueue()
+
+    with pytest.raises(error):
+        jobs.run_until_idle()
+
+    assert calls == [1]
+    assert Job.objects.get().attempts.get().outcome == "failed"
+    assert len(jobs.drain()) == 0, "the kit goes on"
+
+
+def test_r68_ctrl_c_cancels_the_coroutine_that_is_waited_for(jobs: JobsKit, declare: Declare) -> None:
+    """R68: Ctrl-C reaches the test's thread while the loop waits; the coroutine is cancelled, and its thread ends."""
+    seen: list[object] = []
+
+    async def hangs() -> None:
+        seen.append(threading.current_thread())
+        _thread.interrupt_main()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    declare(hangs).enqueue()
+
+    with pytest.raises(KeyboardInterrupt):
+        jobs.run_until_idle()
+
+    assert seen[1:] == ["cancelled"]
+    assert isinstance(seen[0], threading.Thread)
+    seen[0].join(timeout=10)
+    assert not seen[0].is_alive()
 
 
 @pytest.mark.postgres
