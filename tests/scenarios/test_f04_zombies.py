@@ -54,6 +54,14 @@ def test_f04_frozen_at_four_points(make_matrix: Callable[..., Matrix]) -> None:
     freeze_at_each_point(make_matrix, rounds=1)
 
 
+@pytest.mark.long
+@pytest.mark.postgres
+@pytest.mark.timeout(1800)
+def test_f04_frozen_twenty_times(make_matrix: Callable[..., Matrix]) -> None:
+    """The same with 20 stops."""
+    freeze_at_each_point(make_matrix, rounds=5)
+
+
 @contextmanager
 def refusals() -> Iterator[Callable[[], int]]:
     """Count in this block how many late writes telemetry was told of."""
