@@ -40,7 +40,7 @@ def run_in_one_process(matrix: Matrix, chosen: Iterable[Cell]) -> None:
         if cell.scenario is DYING:
             before, after = [(pid, []) for pid, _ in before], [(pid, []) for pid, _ in after]
         assert restarted or after == before, f"{cell}: {before} became {after}"
-    orm.enqueue_many([{"n": n, "seconds": 0.01} for n in range(1, 6)])
+    orm.enqueue_many([{"n": 1000 + n, "seconds": 0.01} for n in range(5)])  # not the numbers of cells
     wait_until_done(seconds=60)
     assert set(states()) == {"succeeded"}, "the next handlers find a connection that works"
 
@@ -75,7 +75,7 @@ def test_f06_all_connections_ended_for_twenty_seconds(make_worker: MakeWorker, w
     assert max(flows) <= 5
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_f06_terminated_around_the_statements_that_matter(make_matrix: Callable[..., Matrix], vendor: str) -> None:
     """Claim, renewal, intent, confirmation, finish and rescue: the same processes, and each job ends as it should."""
