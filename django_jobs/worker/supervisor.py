@@ -77,6 +77,7 @@ class Supervisor:
         self._rung = 0
         self._was_ready = False
         self._failed_starts = 0
+        self._stacks_asked = False
         self.room = Room(self._send, self._living, patience=_longest_runtime())
 
     def run(self) -> int:
@@ -157,6 +158,12 @@ class Supervisor:
             self.request_stop()
 
     def _have_stacks_shown(self) -> None:
+        """Let the next turn pass it on: a child that has just become ready is known after its words were read."""
+        self._stacks_asked = True
+        self.wake.set()
+
+    def _pass_on_request_for_stacks(self) -> None:
+        self._stacks_asked = False
         for slot in self.slots:
             if slot.process is not None and slot.line is not None and slot.line.was_ready:
                 slot.process.send_signal(signal.SIGQUIT)
@@ -190,6 +197,8 @@ class Supervisor:
             self._look_at(slot, heart)
             if slot.bell is not None and self._listener is not None:
                 slot.bell.tell(heard=self._listener.works)
+        if self._stacks_asked:
+            self._pass_on_request_for_stacks()
         if self.stops:
             heart.note_stopping()
             for slot in self.slots:

@@ -31,6 +31,23 @@ def stuck_value(context: JobContext, n: int, seconds: float) -> None:
     tell("end", n, number=context.attempt)
 
 
+@job(
+    type="scenarios.waits_first",
+    retry=FAST,
+    takes_context=True,
+    budget=timedelta(seconds=5),
+    cleanup=timedelta(seconds=1),
+)
+def waits_first(context: JobContext, n: int, first: float) -> None:
+    """Take time in the first attempt alone, then write the row together with the success."""
+    tell("start", n, number=context.attempt)
+    take(first if context.attempt == 1 else 0)
+    tell("woken", n, number=context.attempt)
+    with context.complete():
+        insert_row(n)
+    tell("end", n, number=context.attempt)
+
+
 @effect("scenarios.quick", dedupe="key", key_lifetime=timedelta(hours=1), timeout=timedelta(seconds=1))
 def quick(call: Any, *, n: int) -> Confirmed:
     """A provider that does what is asked, at once."""

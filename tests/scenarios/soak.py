@@ -21,6 +21,7 @@ from tests.acceptance.workers import WorkerProcess, pass_time, wait_for
 from tests.scenarios import charges
 
 KINDS = (charges.keyed, charges.keyed, charges.asked, charges.blind, charges.plain)  # order n is of kind n % 5
+TOGETHER = 20  # orders whose jobs of one kind are stored one after the other
 HOLDER = ("worker_id", "worker_child")
 LATE = timedelta(seconds=5)  # in which a server, on a busy machine, does what a dead process had sent
 UNFINISHED = ("scheduled", "queued", "running", "failed")
@@ -48,11 +49,12 @@ class Soak:
     orders: list[int] = field(default_factory=list)
 
     def enqueue(self) -> None:
-        """Store all jobs; their orders are numbered from 1."""
+        """Store all jobs, those of all kinds among each other; their orders are numbered from 1."""
         self.orders = list(range(1, self.jobs + 1))
-        for remainder, kind in enumerate(KINDS):
-            mine = [n for n in self.orders if n % len(KINDS) == remainder]
-            kind.enqueue_many([{"n": n, "seconds": self.seconds} for n in mine])
+        for first in range(0, self.jobs, TOGETHER):
+            for remainder, kind in enumerate(KINDS):
+                mine = [n for n in self.orders[first : first + TOGETHER] if n % len(KINDS) == remainder]
+                kind.enqueue_many([{"n": n, "seconds": self.seconds} for n in mine])
 
     def kill_all_along(self, workers: list[WorkerProcess]) -> None:
         """Kill children that hold jobs, spread over the whole run, until all kills were made."""

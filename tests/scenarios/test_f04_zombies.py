@@ -42,16 +42,26 @@ def freeze_at_each_point(make_matrix: Callable[..., Matrix], *, rounds: int) -> 
             matrix.run(Cell(point=point, kind="freeze", scenario=PAYING, code=LATE))
     matrix.report(least=rounds * len(POINTS))
     jobs = rounds * len(POINTS)
-    assert Attempt.objects.filter(refused_count__gt=0, outcome="lost").count() == jobs, "each late end is counted"
-    assert Attempt.objects.filter(outcome="succeeded", number=2).count() == jobs
-    print(f"\nF4: {jobs} stops, {jobs} late ends refused and counted, 0 accepted")
+    refused = Attempt.objects.filter(refused_count__gt=0, outcome="lost").count()
+    assert refused >= jobs, "each late end is counted; a cell that was tried again has more than one"
+    assert Attempt.objects.filter(outcome="succeeded", number=2).count() >= jobs
+    assert not Attempt.objects.filter(refused_count__gt=0, outcome="succeeded").exists(), "a late end was accepted"
+    print(f"\nF4: {jobs} stops, {refused} late ends refused and counted, 0 accepted")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.postgres
 def test_f04_frozen_at_four_points(make_matrix: Callable[..., Matrix]) -> None:
     """Four stops: one accepted end each, by the new owner; one effect, one row; the late end is refused and counted."""
     freeze_at_each_point(make_matrix, rounds=1)
+
+
+@pytest.mark.long
+@pytest.mark.postgres
+@pytest.mark.timeout(1800)
+def test_f04_frozen_twenty_times(make_matrix: Callable[..., Matrix]) -> None:
+    """The same with 20 stops."""
+    freeze_at_each_point(make_matrix, rounds=5)
 
 
 @contextmanager
@@ -61,7 +71,7 @@ def refusals() -> Iterator[Callable[[], int]]:
     yield lambda: telemetry.counts["lease.refused"] - before
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_f04_ten_thousand_stale_ends_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """10,000 ends of every kind under the attempt id of a former owner, from four threads: none accepted, each told."""
     caplog.set_level(logging.ERROR, logger="django_jobs.lease")  # 10,000 lines that are all the same
@@ -93,7 +103,7 @@ def test_f04_ten_thousand_stale_ends_change_nothing(caplog: pytest.LogCaptureFix
     print(f"\nF4: {STALE} stale ends, {told()} refused, 0 accepted, in {time.monotonic() - began:.1f} s")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_f05_woken_worker_whose_row_was_pruned_registers_again(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import connection
 
-from django_jobs.models import Job
+from django_jobs.models import Attempt, Job, Worker
 from django_jobs.testing.proxy import PostgresProxy
 from tests.acceptance.conftest import MakeWorker, outcomes, states, wait_until_done
 from tests.acceptance.handlers import row, short_lease, work
 from tests.acceptance.test_blind import SOON, wait_for_state
 from tests.acceptance.workers import QUICK, Witness, pass_time, wait_for
+from tests.scenarios.handlers import waits_first
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.long]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 Rows = Callable[[], Counter[int]]
 
@@ -60,6 +63,17 @@ def hole(
     assert not Job.objects.filter(lost_count__gt=0).exists()
 
 
+def other_sessions() -> int:
+    """Return how many sessions the test database has beside this one."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
+        )
+        return int(cursor.fetchone()[0])
+
+
+@pytest.mark.slow
 def test_f08_nothing_passes_for_five_seconds(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows, tmp_path: Path
 ) -> None:
@@ -67,6 +81,16 @@ def test_f08_nothing_passes_for_five_seconds(
     hole(proxy, make_worker, witness, rows, tmp_path, seconds=5)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_f08_nothing_passes_for_a_minute(
+    proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows, tmp_path: Path
+) -> None:
+    """A minute, at default times."""
+    hole(proxy, make_worker, witness, rows, tmp_path, seconds=60)
+
+
+@pytest.mark.slow
 def test_f08_connections_that_died_silently_are_left(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
@@ -91,6 +115,41 @@ def test_f08_connections_that_died_silently_are_left(
     assert not Job.objects.filter(lost_count__gt=0).exists()
 
 
+@pytest.mark.slow
+def test_f08_worker_in_a_hole_for_good_is_replaced_and_still_ends(
+    proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
+) -> None:
+    """Its job is not given away before it was silent long enough; another worker runs it; TERM ends the one in the hole.
+
+    When the network is back, what lay in it arrives, and changes nothing.
+    """
+    env = {"JOBS_IMPORTS": "tests.acceptance.handlers,tests.scenarios.handlers"}
+    job_id = waits_first.enqueue(n=1, first=3.0).id  # so long that the hole is there first, on a busy machine too
+    arguments = ("--grace", "1", "--name", "holed")
+    worker = make_worker(database_url=proxy.url, threads=1, arguments=arguments, env=env).start()
+    worker.wait_for(lambda: witness.lines("start"), seconds=120, what="the start")
+    proxy.blackhole()
+    assert not witness.lines("woken"), "the handler was done before the hole was there"
+    other = make_worker(threads=1, arguments=("--name", "other"), env=env).start()
+    wait_until_done(seconds=90)
+
+    first, second = Attempt.objects.filter(job_id=job_id).order_by("number")
+    assert (first.outcome, second.outcome) == ("lost", "succeeded")
+    assert (first.worker_name, second.worker_name) == ("holed", "other")
+    heard_last = Worker.objects.get(name="holed").heartbeat_at
+    assert second.started_at - heard_last >= timedelta(seconds=float(QUICK["JOBS_SILENT_AFTER"])), "judged too early"
+    assert rows() == {1: 1}
+    assert worker.is_running(), worker.text
+    for each in (worker, other):
+        each.term()
+        each.wait(seconds=60)
+    proxy.restore()
+    wait_for(lambda: not other_sessions(), seconds=60, what="the end of what lay in the network")
+    assert states() == {"succeeded": 1}
+    assert rows() == {1: 1}
+
+
+@pytest.mark.slow
 def test_f08_every_connection_reset_under_load(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
