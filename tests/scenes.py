@@ -84,6 +84,8 @@ def new_job(**changes: Any) -> NewJob:
         "useful_for": None,
         "owner": "",
         "resource": "",
+        "serial_key": "",
+        "serial_skips": False,
         "correlation_id": "",
         "subject": "",
         "traceparent": "",

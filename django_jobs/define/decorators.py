@@ -18,7 +18,7 @@ from django_jobs.define.module_runs import module_run
 from django_jobs.define.registry import register
 from django_jobs.define.schedules import schedule as add_schedule
 from django_jobs.domain.identity import check_name
-from django_jobs.domain.options import EnqueueOptions, OnDuplicate, check
+from django_jobs.domain.options import EnqueueOptions, OnDuplicate, SerialOnDead, check
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.schedules import Cron, Every
 from django_jobs.domain.upcasting import Upcaster, checked_upcasters
@@ -56,6 +56,8 @@ def job(
     replay_permission: str = "",
     schedule: Cron | Every | str | None = None,
     resource: str = "",
+    serial_key: str = "",
+    serial_on_dead: SerialOnDead = "block",
     upcasters: Mapping[int, Upcaster] | None = None,
 ) -> Callable[[Callable[P, R]], DurableJob[P, R]]: ...
 
@@ -75,6 +77,7 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
             ``replay_permission`` (what a user needs besides to replay such a job, as "billing.replay_charges"),
             ``schedule`` (when it is enqueued by itself: a ``Cron``, an ``Every`` or a cron expression),
             ``resource`` (what its jobs share with those of other types, bounded in ``DJANGO_JOBS["RESOURCES"]``),
+            ``serial_key`` (template: jobs of one key run one after the other), ``serial_on_dead`` ("block" or "skip"),
             ``upcasters`` (by older payload version: what makes of its arguments those of the next version).
 
     Raises:
@@ -97,6 +100,8 @@ _ALLOWED = frozenset(
         "replay_permission",
         "schedule",
         "resource",
+        "serial_key",
+        "serial_on_dead",
         "upcasters",
     ]
 )
@@ -210,6 +215,8 @@ def _options(job_type: str, aliases: tuple[str, ...], declared: dict[str, Any]) 
         subject=declared.get("subject", ""),
         owner=declared.get("owner", ""),
         resource=declared.get("resource", ""),
+        serial_key=declared.get("serial_key", ""),
+        serial_on_dead=declared.get("serial_on_dead", "block"),
         useful_for=declared.get("useful_for"),
     )
     check(options)

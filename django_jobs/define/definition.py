@@ -265,7 +265,8 @@ def check_definition(definition: JobDefinition) -> None:
     kinds = {name: parameter.kind for name, parameter in definition.signature.parameters.items()}
     if inspect.Parameter.VAR_KEYWORD in kinds.values():
         return  # any name may be an argument
-    for what, template in (("key", definition.options.key), ("subject", definition.options.subject)):
+    templates = {name: getattr(definition.options, name) for name in ("key", "subject", "serial_key")}
+    for what, template in templates.items():
         missing = sorted(set(key_fields(template)) - set(kinds)) if template else []
         if missing:
             msg = f"The {what} of {definition.job_type} uses {missing[0]!r}, which is no parameter of the handler."

@@ -2,7 +2,8 @@
 
 Ready jobs stand in the open lane ``""``, or, if they use a resource, in a lane with the resource's name: what is full
 costs no claim anything. Jobs that are due later stand in the open lane. Jobs of a kind that nobody may or can run now
-wait in a lane of their kind's own. A kind is a job type with a payload version, written ``shop.charge_order 1``.
+wait in a lane of their kind's own. Ready jobs with a serial key stand apart until it is their turn. A kind is a job
+type with a payload version, written ``shop.charge_order 1``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from django_jobs.exceptions import KeyFormatError
 
 OPEN = ""
 ASIDE = "!"
+ARRIVED = "~"  # nobody has looked yet whose turn it is
+BEHIND = "~~"  # another job of the same serial key has the turn
 RESOURCE_LIMIT = 100
 
 
@@ -41,10 +44,15 @@ def is_aside(lane: str) -> bool:
     return lane.startswith(ASIDE)
 
 
+def waits_for_turn(lane: str) -> bool:
+    """Say whether a ready job in this lane waits for the turn of its serial key."""
+    return lane.startswith(ARRIVED)
+
+
 def check_resource(name: object) -> str:
     """Return the name of a resource, or raise :class:`~django_jobs.exceptions.KeyFormatError`."""
     text = check_name(name, what="resource", limit=RESOURCE_LIMIT)
-    if is_aside(text):
-        msg = f"The resource {text!r} starts with {ASIDE!r}, which marks jobs that are set aside; call it otherwise."
+    if text.startswith((ASIDE, ARRIVED)):
+        msg = f"The resource {text!r} starts with {text[0]!r}, which marks jobs that stand apart; call it otherwise."
         raise KeyFormatError(msg)
     return text

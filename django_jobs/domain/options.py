@@ -13,9 +13,11 @@ from django_jobs.domain.lanes import check_resource
 from django_jobs.exceptions import DefinitionError
 
 OnDuplicate = Literal["return", "reject"]
+SerialOnDead = Literal["block", "skip"]
 Upcast = Callable[[int, Mapping[str, Any]], dict[str, Any]]  # a version and its arguments → the present ones, bound
 LONGEST_WAIT = LONGEST
 SCOPE_LIMIT = 300
+SERIAL_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +37,13 @@ class EnqueueOptions:
     useful_for: timedelta | None
     tenant: str = ""
     resource: str = ""
+    serial_key: str = ""
+    serial_on_dead: SerialOnDead = "block"
     upcast: Upcast | None = None
     run_after: datetime | timedelta | None = None
     database: str | None = None
     detached: bool = False
-    literal: frozenset[str] = frozenset()  # of "key" and "subject": given for one job, so no template
+    literal: frozenset[str] = frozenset()  # of "key", "subject" and "serial_key": given for one job, so no template
 
     def changed(self, **changes: Any) -> EnqueueOptions:
         """Return a checked copy.
@@ -51,13 +55,15 @@ class EnqueueOptions:
         if unknown:
             msg = f"using() has no option {unknown[0]!r}; it takes {', '.join(sorted(USING))}."
             raise DefinitionError(msg)
-        literal = self.literal | ({"key", "subject"} & set(changes))
+        literal = self.literal | ({"key", "subject", "serial_key"} & set(changes))
         options = replace(self, **changes, literal=literal)
         check(options)
         return options
 
 
-USING = frozenset({"key", "run_after", "priority", "queue_name", "database", "tenant", "subject", "detached"})
+USING = frozenset(
+    {"key", "run_after", "priority", "queue_name", "database", "tenant", "subject", "detached", "serial_key"}
+)
 
 
 def check(options: EnqueueOptions) -> None:
@@ -84,12 +90,16 @@ def _check_names(options: EnqueueOptions) -> None:
         ("tenant", options.tenant, 64),
         ("owner", options.owner, 100),
         ("subject", options.subject, 200),
+        ("serial_key", options.serial_key, SERIAL_LIMIT),
         ("database", options.database or "", 255),
     ):
         if value != "":
             check_name(value, what=what, limit=limit)
     if options.resource != "":
         check_resource(options.resource)
+    if options.serial_on_dead not in {"block", "skip"}:
+        msg = f'serial_on_dead must be "block" or "skip", not {options.serial_on_dead!r}.'
+        raise DefinitionError(msg)
     check_name(options.key_scope, what="key_scope", limit=200)
     if options.key is not None:
         check_key(options.key)

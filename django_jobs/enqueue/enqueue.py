@@ -227,6 +227,8 @@ def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -
         useful_for=options.useful_for,
         owner=options.owner,
         resource=options.resource,
+        serial_key=prepared.serial_key,
+        serial_skips=options.serial_on_dead == "skip",
         correlation_id=prepared.correlation_id or correlation_id,
         subject=prepared.subject,
         traceparent=prepared.traceparent or (inside.traceparent if inside else ""),

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_jobs.conf import get_settings
 from django_jobs.domain.identity import canonical, check_key, check_name, fingerprint, format_key, scope_text
-from django_jobs.domain.options import EnqueueOptions
+from django_jobs.domain.options import SERIAL_LIMIT, EnqueueOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,7 @@ class Prepared:
     key_scope: str
     subject: str
     using: str
+    serial_key: str = ""
     correlation_id: str = ""  # of an event that the job comes from; else the handler's that enqueues
     traceparent: str = ""
 
@@ -40,6 +41,7 @@ def encode(options: EnqueueOptions, arguments: Mapping[str, Any], using: str) ->
         key="" if options.key is None else check_key(_filled("key", options, arguments)),
         key_scope="" if options.key is None else scope_text(options.tenant, options.key_scope),
         subject=_subject(options, arguments),
+        serial_key=_serial_key(options, arguments),
         using=using,
     )
 
@@ -59,6 +61,13 @@ def _subject(options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:
     if not options.subject:
         return ""
     return check_name(_filled("subject", options, arguments), what="subject", limit=200)
+
+
+def _serial_key(options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:
+    if not options.serial_key:
+        return ""
+    text = check_name(_filled("serial_key", options, arguments), what="serial_key", limit=SERIAL_LIMIT)
+    return scope_text(options.tenant, text) if options.tenant else text
 
 
 def _filled(name: str, options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ This room is written by ``store`` alone; everything else only reads it.
 from django_jobs.models.attempt import Attempt
 from django_jobs.models.audit import CancelRequest, Compensation, OperatorAction, ReplayItem, ReplayRequest
 from django_jobs.models.composition import Batch, Chain, ChainLink
-from django_jobs.models.control import Pause, QueueControl, Resource
+from django_jobs.models.control import Pause, QueueControl, Resource, SerialTurn
 from django_jobs.models.effect import EffectAdoption, EffectStake, Reconciliation, Send, SideEffect
 from django_jobs.models.identity import DuplicateEnqueue, IdempotencyKey, Installation
 from django_jobs.models.inbox import InboxMessage, Quarantine
@@ -51,6 +51,7 @@ __all__ = [
     "Schedule",
     "ScheduleTick",
     "Send",
+    "SerialTurn",
     "SideEffect",
     "Subscription",
     "Worker",

@@ -53,6 +53,23 @@ class Resource(models.Model):
         return self.name
 
 
+class SerialTurn(models.Model):
+    """Which job of a serial key has the turn: it alone may be claimed until it has ended."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    key = models.CharField(max_length=450, unique=True)
+    job_id = models.UUIDField(null=True, blank=True)
+
+    class Meta:
+        """One row per key of which a job waits or runs."""
+
+        verbose_name = "serial turn"
+        default_permissions = ("view",)
+
+    def __str__(self) -> str:
+        return self.key
+
+
 class Pause(models.Model):
     """Somebody holds something back; gone when it is resumed, without effect after ``paused_until``."""
 

@@ -44,6 +44,8 @@ class Job(models.Model):
     queue_name = models.CharField(max_length=100, default="default")
     lane = models.CharField(max_length=250, default="", blank=True)  # where it waits, see domain/lanes.py
     resource = models.CharField(max_length=100, default="", blank=True, db_default="")
+    serial_key = models.CharField(max_length=450, default="", blank=True, db_default="")
+    serial_skips = models.BooleanField(default=False, db_default=False)  # as a dead letter it gives up its turn
     priority = models.SmallIntegerField(default=0)
     tenant = models.CharField(max_length=64, default="", blank=True)
     payload_version = models.PositiveIntegerField(default=1)
@@ -182,6 +184,11 @@ class Job(models.Model):
                 name="django_jobs_job_held",
             ),
             models.Index(fields=["subject", "id"], condition=~Q(subject=""), name="django_jobs_job_subject"),
+            models.Index(
+                fields=["serial_key", "available_at", "id"],
+                condition=~Q(serial_key="") & Q(state__in=["scheduled", "queued", "failed"]),
+                name="django_jobs_job_serial",
+            ),
             # Has nothing of a job that is in no batch. Whether a member is unfinished is one look at the nulls in it.
             models.Index(
                 fields=["batch_id", "finished_at"], condition=Q(batch_id__isnull=False), name="django_jobs_job_batch"

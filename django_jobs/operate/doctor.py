@@ -23,6 +23,7 @@ from django_jobs.operate.doctor_heartbeat import heartbeat_looks
 from django_jobs.operate.doctor_jobs import job_looks
 from django_jobs.operate.doctor_retention import retention_looks
 from django_jobs.operate.doctor_schedules import schedule_looks
+from django_jobs.operate.doctor_turns import turn_looks
 from django_jobs.operate.doctor_workers import worker_looks
 from django_jobs.operate.finding import Finding, Surroundings
 from django_jobs.store.times import read_now
@@ -69,7 +70,7 @@ def _diagnose(*, using: str, long: timedelta, told: list[Finding]) -> Diagnosis:
     if unapplied:
         return Diagnosis(database=using, read_at=None, findings=(*findings, unapplied))
     around = Surroundings(using=using, now=read_now(using), rules=get_settings(), long=long)
-    looks = (*worker_looks(), *job_looks(), *schedule_looks(), *batch_looks(), *retention_looks())
+    looks = (*worker_looks(), *job_looks(), *schedule_looks(), *turn_looks(), *batch_looks(), *retention_looks())
     for look in (*database_looks(connections[using].vendor), *looks):
         findings.extend(look(around))
     return Diagnosis(database=using, read_at=around.now, findings=tuple(findings))

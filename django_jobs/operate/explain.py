@@ -87,6 +87,8 @@ def _intended(history: JobHistory) -> Iterator[str]:
     yield f"Payload: {_payload(history)}"
     yield from _key(history)
     yield f"Enqueued at {instant(job.created_at)} {_caller(job)}."
+    if job.serial_key:
+        yield f"Jobs with the serial key {job.serial_key!r} run one after the other."
     if job.resource:
         yield f"It uses the resource {job.resource}."
     yield from belonging_lines(history.composition)

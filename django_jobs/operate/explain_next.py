@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
-from django_jobs.domain.lanes import is_aside, kind_in
+from django_jobs.domain.lanes import is_aside, kind_in, waits_for_turn
 from django_jobs.domain.states import AttemptOutcome, JobState, PauseKind
 from django_jobs.masking import redactor
-from django_jobs.models import Job, OperatorAction, Worker
+from django_jobs.models import Job, OperatorAction, SerialTurn, Worker
 from django_jobs.operate.history import JobHistory
 from django_jobs.operate.resource_status import resource_lines
 from django_jobs.operate.wording import LOSS, dead_reason, instant, relative
@@ -38,7 +38,23 @@ def _scheduled(history: JobHistory) -> Iterator[str]:
 
 
 def _queued(history: JobHistory) -> Iterator[str]:
+    if waits_for_turn(history.job.lane):
+        yield f"It waits for its turn; due since {relative(history.job.available_at, history.read_at)}."
+        yield from _turn_lines(history)
+        return
     yield f"It can start now; due since {relative(history.job.available_at, history.read_at)}."
+
+
+def _turn_lines(history: JobHistory) -> Iterator[str]:
+    key = history.job.serial_key
+    turn = SerialTurn.objects.using(history.using).filter(key=key).first()
+    holder = Job.objects.using(history.using).filter(pk=turn.job_id).first() if turn and turn.job_id else None
+    if holder is None:
+        yield f"Nobody has the turn of {key!r}; a worker gives it within seconds."
+    elif holder.state == JobState.DEAD_LETTERED:
+        yield f"Job {holder.pk} has the turn of {key!r} and is a dead letter: replay or discard it, and the next one runs."
+    else:
+        yield f"Job {holder.pk} has the turn of {key!r}; it is {holder.state}."
 
 
 def _failed(history: JobHistory) -> Iterator[str]:

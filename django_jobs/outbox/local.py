@@ -25,6 +25,12 @@ def delivery_key(claimed: ClaimedDelivery) -> str:
     return f"{event}:{claimed.redispatch}" if claimed.redispatch else event
 
 
+def _serial_key(claimed: ClaimedDelivery) -> str:
+    """Return what keeps the jobs of ordered events in order: the subscriber and the ordering key."""
+    order = claimed.event.ordering_key
+    return f"{claimed.destination}:{order}" if order else ""
+
+
 def key_life(definition: JobDefinition) -> timedelta:
     """Return how long after its end a subscriber's job answers to the event's id: as long as the event may be there."""
     return max(definition.options.key_ttl, get_settings().keep_events)
@@ -70,6 +76,7 @@ def _prepared(claimed: ClaimedDelivery, definition: JobDefinition, using: str) -
         key=delivery_key(claimed),
         key_scope=scope_text(options.tenant, options.key_scope),
         subject=event.subject,
+        serial_key=_serial_key(claimed),
         using=using,
         correlation_id=event.correlation_id or str(event.id),
         traceparent=event.traceparent,

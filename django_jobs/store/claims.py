@@ -87,6 +87,7 @@ class Claimed:
     key: str
     queue_name: str
     resource: str
+    serial_key: str
     priority: int
     tenant: str
     subject: str
@@ -325,10 +326,10 @@ def counters_of(row: Row) -> Counters:
 
 def _claimed(row: Row, request: ClaimRequest, using: str) -> Claimed:
     same = (
-        "attempt_id job_type payload_version payload_fingerprint arguments queue_name resource priority tenant subject "
-        "owner correlation_id traceparent batch_id chain_id chain_position generation generation_started_at "
-        "useful_until waiting_since error_fingerprint isolation extra_attempts code_version available_at claimed_at "
-        "lease_expires_at"
+        "attempt_id job_type payload_version payload_fingerprint arguments queue_name resource serial_key priority "
+        "tenant subject owner correlation_id traceparent batch_id chain_id chain_position generation "
+        "generation_started_at useful_until waiting_since error_fingerprint isolation extra_attempts code_version "
+        "available_at claimed_at lease_expires_at"
     )
     return Claimed(
         job_id=row["id"],

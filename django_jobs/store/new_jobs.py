@@ -39,6 +39,8 @@ class NewJob:
     useful_for: timedelta | None
     owner: str
     resource: str
+    serial_key: str
+    serial_skips: bool
     correlation_id: str
     subject: str
     traceparent: str
@@ -63,6 +65,7 @@ SHARED = (
     "useful_for",
     "owner",
     "resource",
+    "serial_skips",
     "correlation_id",
     "traceparent",
     "batch_id",
@@ -127,6 +130,7 @@ def _rows(news: list[NewJob], using: str) -> dict[str, Any]:
             "keys": [new.key for new in news],
             "subjects": [new.subject for new in news],
             "replaced": [new.replaces for new in news],
+            "serial_keys": [new.serial_key for new in news],
         }
     rows = [
         (
@@ -136,6 +140,7 @@ def _rows(news: list[NewJob], using: str) -> dict[str, Any]:
             new.key,
             new.subject,
             new.replaces.hex if new.replaces else None,
+            new.serial_key,
         )
         for new in news
     ]

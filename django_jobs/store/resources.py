@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from django_jobs import telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.ids import uuid7
+from django_jobs.domain.lanes import waits_for_turn
 from django_jobs.domain.resources import Bounds, Rate, Standing, parse_rate
 from django_jobs.models import Resource
 from django_jobs.store.statements import Row, run
@@ -47,7 +48,7 @@ class Stand:
 def waiting_lanes(queues: Sequence[str], *, using: str) -> list[Lane]:
     """Return the lanes in which jobs of these queues wait for a resource; one index probe per lane."""
     rows = run("queries/open_lanes", {"queues": list(queues)}, using=using)
-    return [Lane(row["queue_name"], row["lane"]) for row in rows]
+    return [Lane(row["queue_name"], row["lane"]) for row in rows if not waits_for_turn(row["lane"])]
 
 
 def stands(resources: Collection[str], *, using: str) -> dict[str, Stand]:

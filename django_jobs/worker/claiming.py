@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from django_jobs import clock, telemetry
 from django_jobs.define import registry
 from django_jobs.define.definition import JobDefinition
-from django_jobs.domain.lanes import kind_text
+from django_jobs.domain.lanes import BEHIND, kind_text
 from django_jobs.domain.states import Alone
 from django_jobs.models import Job
 from django_jobs.store import Claimed, ClaimRequest, KnownType, claim, known_queues, next_due, oldest_suspect
@@ -17,6 +17,7 @@ from django_jobs.store.completion import given
 from django_jobs.store.endings import release
 from django_jobs.store.notify import look
 from django_jobs.store.resources import Lane
+from django_jobs.store.turns import arrived, settle_turns
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.company import Company, nobody_delivers
@@ -32,6 +33,7 @@ LOOK_FOR_QUEUES_EVERY = 5.0  # seconds
 LOOK_FOR_QUEUES_IDLE = 20.0  # seconds; an idle look sees ready jobs of queues that it does not know
 LOOK_FOR_DOUBTFUL_EVERY = 0.5  # seconds
 OLDEST_EVERY = 8  # claims; one of so many takes what has waited longest, so that low priorities go on
+LOOK_FOR_TURNS_EVERY = 1.0  # seconds
 DOUBT = 60.0  # seconds, from the next answer of the server on, for which it may still commit a claim without an answer
 
 
@@ -53,6 +55,7 @@ class Claimer:
         self._clearing = Clearing(self._kinds, using=config.database)
         self._suspect_waits = Alone.NO  # the room that the oldest due suspect needs
         self.lanes = Lanes(using=config.database)
+        self._looked_for_turns = float("-inf")
         self._unread: list[Lane] = []  # lanes with room in which the last claim found less than it could take
         self.refresh_types()
 
@@ -113,6 +116,7 @@ class Claimer:
         if found.aside or (found.seconds is not None and found.seconds <= 0):
             self._looked_for_suspects = float("-inf")  # what is due may be one, and the next look may be a poll away
             self.lanes.forget()
+            self._looked_for_turns = float("-inf")
         if found.aside:
             return 0.0
         if found.seconds is None or found.seconds > 0:  # nothing is due: neither to promote nor as a suspect
@@ -132,6 +136,7 @@ class Claimer:
         stand = self.seat.stand(busy=running > 0 or self.seat.is_free or not self._company.ask_quiet())
         self.settle_doubtful()
         self._clearing.promote(self.queues())
+        self._settle_turns()
         needed = self._suspect_due()
         if stand is Stand.HELD:
             if needed is not Alone.WORKER:
@@ -144,6 +149,16 @@ class Claimer:
             return suspect
         found = self._claim(free)
         return found if len(found) >= free else found + self._claim_behind(free - len(found), beside=found)
+
+    def _settle_turns(self) -> None:
+        """See at most once a second, and when an idle look saw something, whose turn it is where jobs have arrived."""
+        now = clock.boot_seconds()
+        if now - self._looked_for_turns < LOOK_FOR_TURNS_EVERY:
+            return
+        self._looked_for_turns = now
+        using = self.config.database
+        if settle_turns(arrived(self.known_queues(LOOK_FOR_QUEUES_EVERY), using=using), using=using):
+            self.lanes.forget()
 
     def _claim_behind(self, room: int, *, beside: list[RunningAttempt]) -> list[RunningAttempt]:
         """Claim what stood behind rows in the way; an error here must not lose what was claimed ``beside`` it."""
@@ -264,6 +279,8 @@ class Claimer:
         waiting = Job.objects.using(self.config.database).filter(
             state="queued", queue_name__in=list(self.queues()), job_type__in=known
         )
-        waiting = waiting.exclude(lane__in=self._clearing.paused.resources)
+        waiting = waiting.exclude(
+            lane__in=[*self._clearing.paused.resources, BEHIND]
+        )  # what stands behind waits for it
         versions = set(waiting.values_list("job_type", "payload_version").distinct())
         return not versions & set(self._definitions)

@@ -30,7 +30,7 @@ from django_jobs.worker.connection import clean, commit_for_certain, freshen, li
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
 from django_jobs.worker.finish import record_error, record_failure, record_success
-from django_jobs.worker.following import close_if_last, enqueue_following
+from django_jobs.worker.following import close_if_last, enqueue_following, pass_turn_on
 from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
@@ -64,6 +64,9 @@ def execute(attempt: RunningAttempt) -> None:
         clean(attempt.using)
         if attempt.claimed.batch_id is not None:
             close_if_last(attempt)
+            clean(attempt.using)
+        if attempt.claimed.serial_key:
+            pass_turn_on(attempt)
             clean(attempt.using)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from django_jobs.domain.lines import one_line
 from django_jobs.enqueue.chains import Former, enqueue_next
 from django_jobs.enqueue.closing import close_batch
+from django_jobs.store.turns import settle_turns
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.ends import CANCELLED, DEAD, SUCCEEDED
 
@@ -31,6 +33,17 @@ def enqueue_following(attempt: RunningAttempt, result: str | None) -> None:
         using=attempt.using,
     )
     enqueue_next(former, result=result)
+
+
+def pass_turn_on(attempt: RunningAttempt) -> None:
+    """Let the next job of the same serial key begin when this one has ended for good; never raises."""
+    key = attempt.claimed.serial_key
+    if not key or attempt.outcome not in _ENDS:
+        return
+    try:
+        settle_turns([key], using=attempt.using)
+    except Exception:
+        logger.exception("The turn of serial key %s is left to the next look of a worker", one_line(key))
 
 
 def close_if_last(attempt: RunningAttempt) -> None:

@@ -63,10 +63,13 @@ JOB = {
     "atomic": "The handler runs in one transaction with its success. `False`: for handlers that run long.",
     "replay_permission": "A permission, with its app, that a user needs besides to replay such a job.",
     "schedule": "When it is enqueued by itself: a `Cron`, an `Every`, or a cron expression in the zone of the project.",
+    "serial_key": "Template: jobs of one key run one at a time, in the order in which they became due.",
+    "serial_on_dead": "`block`: a dead letter holds the others of its serial key; `skip`: they go on.",
     "upcasters": "By older payload version: what makes of its arguments those of the next version.",
     "resource": 'What its jobs share with those of other types, bounded by `DJANGO_JOBS["RESOURCES"]`.',
 }
 USING = {
+    "serial_key": "The serial key itself, not a template.",
     "database": "Alias of the database that stores the job.",
     "detached": "Record the job although it does not commit together with what belongs to it.",
     "key": "The idempotency key itself, not a template.",

@@ -23,6 +23,7 @@ from django_jobs.models import Job
 from django_jobs.operate.batch_runner import BATCHES
 from django_jobs.operate.replay_runner import REPLAYS
 from django_jobs.operate.schedule_runner import SCHEDULES
+from django_jobs.operate.turn_runner import TURNS
 from django_jobs.worker import chores
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.heartbeat_file import check as check_heartbeat_file
@@ -183,6 +184,7 @@ def work(options: dict[str, Any]) -> int:
     )
     chores.register(REPLAYS)
     chores.register(SCHEDULES)
+    chores.register(TURNS)
     chores.register(BATCHES)
     return Supervisor(config, host=host, outlet=_outlet(config, options)).run()
 

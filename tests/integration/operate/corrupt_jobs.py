@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import models
 
-from django_jobs.models import Attempt, OperatorAction
+from django_jobs.models import Attempt, OperatorAction, SerialTurn
 from tests.integration.operate.corruptions import Corruption, corrupts, set_job, set_last, unguard
 from tests.integration.operate.stories import Story
 
@@ -396,3 +396,19 @@ def retry_that_waits_in_the_lane_of_a_resource() -> set[Any]:
     story = Story().claim().fail()
     set_job(story, lane="payments-api", resource="payments-api")
     return {story.job.pk}
+
+
+@corrupts("J19")
+def running_job_that_has_not_the_turn_of_its_key() -> set[Any]:
+    story = Story().claim()
+    set_job(story, serial_key="account:1")
+    return {story.job.pk}
+
+
+@corrupts("J19")
+def ready_job_beside_the_one_that_has_the_turn() -> set[Any]:
+    first, second = Story(), Story()
+    SerialTurn.objects.create(key="account:1", job_id=first.job.pk)
+    set_job(first, serial_key="account:1")
+    set_job(second, serial_key="account:1")
+    return {second.job.pk}

@@ -208,7 +208,7 @@ def declare_resource() -> Any:
     ("resources", "why"),
     [
         ({"": {}}, "resource is empty"),
-        ({"!x": {}}, "marks jobs that are set aside"),
+        ({"!x": {}}, "marks jobs that stand apart"),
         ({"a": {"limits": 3}}, "Did you mean limit"),
         ({"a": {"limit": 0}}, "whole number of at least 1"),
         ({"a": {"rate": "x"}}, "must be a number per"),

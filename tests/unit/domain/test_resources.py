@@ -107,7 +107,7 @@ def test_room_of_a_resource(
     assert standing.opens_at(NOW) == opens
 
 
-@pytest.mark.parametrize("name", ["", "!aside", "ä", "x" * 101, " a", 7, None])
+@pytest.mark.parametrize("name", ["", "!aside", "~waits", "ä", "x" * 101, " a", 7, None])
 def test_names_that_cannot_be_lanes_are_refused(name: object) -> None:
     """A resource's name is a lane: short printable ASCII that marks nothing as set aside."""
     with pytest.raises(KeyFormatError):

@@ -27,12 +27,12 @@ allowed AS (
 ),
 stored AS (
     INSERT INTO django_jobs_job (
-        id, job_type, queue_name, lane, resource, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
+        id, job_type, queue_name, lane, resource, serial_key, serial_skips, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
         generation_started_at, unknown_count, transient_count, lost_count, exit_lost_count, silent_lost_count, free_count,
         unchanged_count, isolation, fence, available_at, useful_until, error_class, error_type, error_fingerprint,
         dead_reason, code_version, owner, correlation_id, subject, batch_id, traceparent, created_at)
     SELECT %(job_id)s::uuid, %(job_type)s::text, %(queue_name)s::text,
-        CASE WHEN a.available_at > a.now THEN '' ELSE %(resource)s::text END, %(resource)s::text, %(priority)s::int, %(tenant)s::text, %(payload_version)s::int,
+        CASE WHEN a.available_at > a.now THEN '' WHEN %(serial_key)s::text <> '' THEN '~' ELSE %(resource)s::text END, %(resource)s::text, %(serial_key)s::text, %(serial_skips)s::boolean, %(priority)s::int, %(tenant)s::text, %(payload_version)s::int,
         %(payload_fingerprint)s::text, CASE WHEN a.available_at > a.now THEN 'scheduled' ELSE 'queued' END, 1, 1,
         a.available_at, 0, 0, 0, 0, 0, 0,
         0, '', 0, a.available_at, a.available_at + %(useful_for)s::interval, '', '', '',

@@ -26,6 +26,6 @@ judged AS MATERIALIZED (
 )
 UPDATE django_jobs_job j
 SET state = CASE WHEN judged.runs THEN 'queued' ELSE j.state END,
-    lane = CASE WHEN judged.runs THEN j.resource ELSE '!' || judged.kind END, revision = j.revision + 1
+    lane = CASE WHEN judged.runs THEN CASE WHEN j.serial_key <> '' THEN '~' ELSE j.resource END ELSE '!' || judged.kind END, revision = j.revision + 1
 FROM judged WHERE j.id = judged.id
 RETURNING j.id, j.state, judged.kind

@@ -13,7 +13,7 @@ replayed AS (
     UPDATE django_jobs_job j
     SET state = CASE WHEN due.available_at > due.now THEN 'scheduled' ELSE 'queued' END,
         revision = j.revision + 1, generation = j.generation + 1,
-        lane = CASE WHEN due.available_at > due.now THEN '' ELSE j.resource END,
+        lane = CASE WHEN due.available_at > due.now THEN '' WHEN j.serial_key <> '' THEN '~' ELSE j.resource END,
         generation_started_at = due.available_at, available_at = due.available_at, waiting_since = NULL,
         unknown_count = 0, transient_count = 0, free_count = 0, unchanged_count = 0,
         lost_count = 0, exit_lost_count = 0, silent_lost_count = 0, isolation = '',

@@ -4,7 +4,7 @@
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 moved AS (
     UPDATE django_jobs_job j
-    SET state = 'queued', lane = j.resource, revision = j.revision + 1, available_at = LEAST(j.available_at, clock.now),
+    SET state = 'queued', lane = CASE WHEN j.serial_key <> '' THEN '~' ELSE j.resource END, revision = j.revision + 1, available_at = LEAST(j.available_at, clock.now),
         generation_started_at = LEAST(j.generation_started_at, clock.now)
     FROM clock
     WHERE j.id = %(job_id)s::uuid AND j.state IN ('scheduled', 'failed') AND j.revision = %(revision)s::bigint

@@ -13,12 +13,12 @@ SET job_id = %(job_id)s, payload_version = %(payload_version)s, payload_fingerpr
 WHERE job_id = %(replaces)s AND scope = %(key_scope)s AND key = %(key)s
 -- then
 INSERT INTO django_jobs_job (
-    id, job_type, queue_name, lane, resource, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
+    id, job_type, queue_name, lane, resource, serial_key, serial_skips, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
     generation_started_at, unknown_count, transient_count, lost_count, exit_lost_count, silent_lost_count, free_count,
     unchanged_count, isolation, fence, available_at, useful_until, error_class, error_type, error_fingerprint,
     dead_reason, code_version, owner, correlation_id, subject, batch_id, traceparent, created_at)
 SELECT %(job_id)s, %(job_type)s, %(queue_name)s,
-    CASE WHEN a.available_at > %(now)s THEN '' ELSE %(resource)s END, %(resource)s, %(priority)s, %(tenant)s, %(payload_version)s,
+    CASE WHEN a.available_at > %(now)s THEN '' WHEN %(serial_key)s <> '' THEN '~' ELSE %(resource)s END, %(resource)s, %(serial_key)s, %(serial_skips)s, %(priority)s, %(tenant)s, %(payload_version)s,
     %(payload_fingerprint)s, CASE WHEN a.available_at > %(now)s THEN 'scheduled' ELSE 'queued' END, 1, 1,
     a.available_at, 0, 0, 0, 0, 0, 0,
     0, '', 0, a.available_at, CASE WHEN %(useful_for)s IS NOT NULL THEN django_jobs_add(a.available_at, %(useful_for)s) END,

@@ -5,7 +5,7 @@ UPDATE django_jobs_job
 SET state = CASE WHEN %(runnable)s IS NULL
         OR job_type || ' ' || payload_version IN (SELECT value FROM json_each(%(runnable)s)) THEN 'queued' ELSE state END,
     lane = CASE WHEN %(runnable)s IS NULL
-        OR job_type || ' ' || payload_version IN (SELECT value FROM json_each(%(runnable)s)) THEN resource
+        OR job_type || ' ' || payload_version IN (SELECT value FROM json_each(%(runnable)s)) THEN CASE WHEN serial_key <> '' THEN '~' ELSE resource END
         ELSE '!' || job_type || ' ' || payload_version END,
     revision = revision + 1
 WHERE id IN (

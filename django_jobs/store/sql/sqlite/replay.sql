@@ -4,7 +4,7 @@
 UPDATE django_jobs_job
 SET state = CASE WHEN %(run_after)s > %(now)s OR %(delay)s > 0 THEN 'scheduled' ELSE 'queued' END,
     revision = revision + 1, generation = generation + 1,
-    lane = CASE WHEN %(run_after)s > %(now)s OR %(delay)s > 0 THEN '' ELSE resource END,
+    lane = CASE WHEN %(run_after)s > %(now)s OR %(delay)s > 0 THEN '' WHEN serial_key <> '' THEN '~' ELSE resource END,
     generation_started_at = CASE WHEN %(run_after)s > %(now)s THEN %(run_after)s
         WHEN %(delay)s > 0 THEN django_jobs_add(%(now)s, %(delay)s) ELSE %(now)s END,
     available_at = CASE WHEN %(run_after)s > %(now)s THEN %(run_after)s

@@ -3,9 +3,9 @@
 -- index: primary key; django_jobs_key_once
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 given AS MATERIALIZED (
-    SELECT g.job_id, g.payload_fingerprint, g.arguments, g.key, g.subject, g.replaces, g.place
-    FROM unnest(%(job_ids)s::uuid[], %(fingerprints)s::text[], %(arguments)s::text[], %(keys)s::text[], %(subjects)s::text[], %(replaced)s::uuid[])
-        WITH ORDINALITY AS g (job_id, payload_fingerprint, arguments, key, subject, replaces, place)
+    SELECT g.job_id, g.payload_fingerprint, g.arguments, g.key, g.subject, g.replaces, g.serial_key, g.place
+    FROM unnest(%(job_ids)s::uuid[], %(fingerprints)s::text[], %(arguments)s::text[], %(keys)s::text[], %(subjects)s::text[], %(replaced)s::uuid[], %(serial_keys)s::text[])
+        WITH ORDINALITY AS g (job_id, payload_fingerprint, arguments, key, subject, replaces, serial_key, place)
 ),
 taken AS (
     INSERT INTO django_jobs_idempotencykey (
@@ -30,7 +30,7 @@ moved AS (
     RETURNING k.job_id
 ),
 allowed AS MATERIALIZED (
-    SELECT g.job_id, g.payload_fingerprint, g.arguments, g.key, g.subject, g.replaces, clock.now,
+    SELECT g.job_id, g.payload_fingerprint, g.arguments, g.key, g.subject, g.replaces, g.serial_key, clock.now,
         CASE WHEN %(run_after)s::timestamptz > clock.now THEN %(run_after)s::timestamptz
             WHEN %(delay)s::interval > interval '0' THEN clock.now + %(delay)s::interval
             ELSE clock.now END AS available_at
@@ -39,12 +39,12 @@ allowed AS MATERIALIZED (
 ),
 stored AS (
     INSERT INTO django_jobs_job (
-        id, job_type, queue_name, lane, resource, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
+        id, job_type, queue_name, lane, resource, serial_key, serial_skips, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
         generation_started_at, unknown_count, transient_count, lost_count, exit_lost_count, silent_lost_count, free_count,
         unchanged_count, isolation, fence, available_at, useful_until, error_class, error_type, error_fingerprint,
         dead_reason, code_version, owner, correlation_id, subject, batch_id, traceparent, created_at)
     SELECT a.job_id, %(job_type)s::text, %(queue_name)s::text,
-        CASE WHEN a.available_at > a.now THEN '' ELSE %(resource)s::text END, %(resource)s::text, %(priority)s::int, %(tenant)s::text, %(payload_version)s::int,
+        CASE WHEN a.available_at > a.now THEN '' WHEN a.serial_key <> '' THEN '~' ELSE %(resource)s::text END, %(resource)s::text, a.serial_key, %(serial_skips)s::boolean, %(priority)s::int, %(tenant)s::text, %(payload_version)s::int,
         a.payload_fingerprint, CASE WHEN a.available_at > a.now THEN 'scheduled' ELSE 'queued' END, 1, 1,
         a.available_at, 0, 0, 0, 0, 0, 0,
         0, '', 0, a.available_at, a.available_at + %(useful_for)s::interval, '', '', '',

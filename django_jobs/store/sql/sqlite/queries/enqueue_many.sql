@@ -4,7 +4,8 @@
 WITH given AS MATERIALIZED (
     SELECT json_extract(r.value, '$[0]') AS job_id, json_extract(r.value, '$[1]') AS payload_fingerprint,
         json_extract(r.value, '$[2]') AS arguments, json_extract(r.value, '$[3]') AS key,
-        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces
+        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces,
+        json_extract(r.value, '$[6]') AS serial_key
     FROM json_each(%(rows)s) r
 )
 INSERT INTO django_jobs_idempotencykey (
@@ -16,7 +17,8 @@ ON CONFLICT DO NOTHING
 WITH given AS MATERIALIZED (
     SELECT json_extract(r.value, '$[0]') AS job_id, json_extract(r.value, '$[1]') AS payload_fingerprint,
         json_extract(r.value, '$[2]') AS arguments, json_extract(r.value, '$[3]') AS key,
-        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces
+        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces,
+        json_extract(r.value, '$[6]') AS serial_key
     FROM json_each(%(rows)s) r
 )
 UPDATE django_jobs_idempotencykey AS k
@@ -27,16 +29,17 @@ FROM given g WHERE k.job_id = g.replaces AND k.scope = %(key_scope)s AND k.key =
 WITH given AS MATERIALIZED (
     SELECT json_extract(r.value, '$[0]') AS job_id, json_extract(r.value, '$[1]') AS payload_fingerprint,
         json_extract(r.value, '$[2]') AS arguments, json_extract(r.value, '$[3]') AS key,
-        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces
+        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces,
+        json_extract(r.value, '$[6]') AS serial_key
     FROM json_each(%(rows)s) r
 )
 INSERT INTO django_jobs_job (
-    id, job_type, queue_name, lane, resource, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
+    id, job_type, queue_name, lane, resource, serial_key, serial_skips, priority, tenant, payload_version, payload_fingerprint, state, revision, generation,
     generation_started_at, unknown_count, transient_count, lost_count, exit_lost_count, silent_lost_count, free_count,
     unchanged_count, isolation, fence, available_at, useful_until, error_class, error_type, error_fingerprint,
     dead_reason, code_version, owner, correlation_id, subject, batch_id, traceparent, created_at)
 SELECT g.job_id, %(job_type)s, %(queue_name)s,
-    CASE WHEN a.available_at > %(now)s THEN '' ELSE %(resource)s END, %(resource)s, %(priority)s, %(tenant)s, %(payload_version)s,
+    CASE WHEN a.available_at > %(now)s THEN '' WHEN g.serial_key <> '' THEN '~' ELSE %(resource)s END, %(resource)s, g.serial_key, %(serial_skips)s, %(priority)s, %(tenant)s, %(payload_version)s,
     g.payload_fingerprint, CASE WHEN a.available_at > %(now)s THEN 'scheduled' ELSE 'queued' END, 1, 1,
     a.available_at, 0, 0, 0, 0, 0, 0,
     0, '', 0, a.available_at, CASE WHEN %(useful_for)s IS NOT NULL THEN django_jobs_add(a.available_at, %(useful_for)s) END,
@@ -51,7 +54,8 @@ RETURNING id, state
 WITH given AS MATERIALIZED (
     SELECT json_extract(r.value, '$[0]') AS job_id, json_extract(r.value, '$[1]') AS payload_fingerprint,
         json_extract(r.value, '$[2]') AS arguments, json_extract(r.value, '$[3]') AS key,
-        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces
+        json_extract(r.value, '$[4]') AS subject, json_extract(r.value, '$[5]') AS replaces,
+        json_extract(r.value, '$[6]') AS serial_key
     FROM json_each(%(rows)s) r
 )
 INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, error_text)

@@ -1,0 +1,73 @@
+"""Many settle and claim at once: never two of a serial key run, and each key keeps its order."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from django_jobs import store
+from django_jobs.models import Attempt, Job, SerialTurn
+from django_jobs.store.turns import arrived, settle_turns, stale
+from tests.crowd import together
+from tests.databases import Server
+from tests.scenes import BUDGET, QUEUE, new_job, request
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KEYS = 5
+
+
+def test_r19_crowd_keeps_every_key_serial_and_in_order(server: Server) -> None:
+    """R19: eight workers in one process and a producer, five keys: no error, no two at once, the order of enqueueing."""
+    many = 200 if server.vendor == "postgresql" else 40
+    running: dict[str, int] = defaultdict(int)
+    order: dict[str, list[Any]] = defaultdict(list)
+    wanted: dict[str, list[Any]] = defaultdict(list)
+    seen, produced = threading.Lock(), threading.Event()
+    most = [0]
+
+    def produce() -> None:
+        try:
+            for number in range(many):
+                new = new_job(serial_key=f"account:{number % KEYS}")
+                store.enqueue(new, using="default")
+                wanted[new.serial_key].append(new.job_id)
+        finally:
+            produced.set()
+
+    def work() -> None:
+        while not produced.is_set() or Job.objects.filter(state__in=["queued", "running"]).exists():
+            settle_turns([*arrived([QUEUE], using="default"), *stale(using="default")], using="default")
+            for job in store.claim(request(3), using="default"):
+                with seen:
+                    running[job.serial_key] += 1
+                    most[0] = max(most[0], running[job.serial_key])
+                    order[job.serial_key].append(job.job_id)
+                with seen:
+                    running[job.serial_key] -= 1
+                store.succeed(job, result=None, budget=BUDGET)
+                settle_turns([job.serial_key], using="default")
+
+    errors = [error for error in together(produce, *[work] * 8) if error is not None]
+
+    assert errors == []
+    assert most == [1]
+    assert order == wanted
+    assert Attempt.objects.filter(outcome="succeeded").count() == Attempt.objects.count() == many
+    settle_turns(stale(using="default"), using="default")
+    assert not SerialTurn.objects.exists()
+
+
+def test_two_who_settle_one_key_give_one_turn(server: Server) -> None:
+    """At one moment, many times: whoever comes second finds it given, or leaves it to the first."""
+    for number in range(20):
+        key = f"account:{number}"
+        store.enqueue_many([new_job(serial_key=key) for _ in range(4)], using="default")
+        given = together(*[lambda key=key: settle_turns([key], using="default")] * 4)
+        assert [error for error in given if isinstance(error, Exception)] == []
+        settle_turns([key], using="default")
+        lanes = sorted(Job.objects.filter(serial_key=key).values_list("lane", flat=True))
+        assert lanes == ["", "~~", "~~", "~~"]
