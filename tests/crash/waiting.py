@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import connections
 
-from django_jobs.enqueue.result import wait
+from django_jobs.enqueue.waiting import wait
 from django_jobs.exceptions import JobFailedError
 from django_jobs.models import JobPayload
 

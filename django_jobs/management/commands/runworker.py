@@ -33,6 +33,9 @@ from django_jobs.worker.supervisor import Supervisor
 logger = logging.getLogger("django_jobs.worker")
 
 
+OLDEST = 30 * 86400  # seconds
+
+
 def at_least_one(text: str) -> int:
     """Read a whole number of at least 1."""
     try:
@@ -53,6 +56,18 @@ def seconds(text: str) -> float:
         value = 0.0
     if not 1 <= value < 86400:
         msg = f"{text!r} is not a number of seconds from 1 to 86400"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def age(text: str) -> float:
+    """Read an age in seconds, from one to thirty days."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= OLDEST:
+        msg = f"{text!r} is not a number of seconds from 1 to {OLDEST}"
         raise argparse.ArgumentTypeError(msg)
     return value
 
@@ -132,7 +147,7 @@ def _add_recycling(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--recycle-age",
-        type=seconds,
+        type=age,
         default=0.0,
         metavar="SECONDS",
         help="Replace a child process that has served for so long, up to a tenth earlier (default: never).",

@@ -188,7 +188,7 @@ def test_command_says_what_it_took_and_what_it_kept() -> None:
     taken = "the content of 1 job, all rows of 0 jobs, 0 expired keys, 1 event, 0 remembered messages, "
     assert dry.startswith(f"Would remove {taken}0 quarantined messages, 0 replay requests in database 'default', in ")
     assert text.splitlines()[0].startswith(
-        f"Removed {taken}0 quarantined messages, 0 replay requests, 0 old duplicates, 0 old workers, 0 old ticks "
+        f"Removed {taken}0 quarantined messages, 0 replay requests, 0 old duplicates, 0 old workers, 0 old ticks, "
     )
     assert text.splitlines()[1:] == [
         "Kept 1 old job: the outcome of one of its effects is open or waits for a human.",

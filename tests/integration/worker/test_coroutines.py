@@ -270,9 +270,16 @@ def test_coroutine_that_awaits_is_not_told(declare: Declare, monkeypatch: pytest
     """Waiting is what a loop is for, however long; what sync code does in the attempt's thread blocks no loop."""
     monkeypatch.setattr(blocked, "BLOCKED_AFTER", 0.0)
     monkeypatch.setattr(Bench, "LOOK_EVERY", 0.001)
-    looks = threading.Semaphore(0)
-    look = blocked.Blocked.look
-    monkeypatch.setattr(blocked.Blocked, "look", lambda self, loop: (looks.release(), look(self, loop))[1])
+    looks, look = threading.Semaphore(0), blocked.Blocked.look
+
+    def look_and_let_it_turn(self: blocked.Blocked, loop: Loop) -> None:
+        look(self, loop)
+        turned = threading.Event()
+        if loop.call_soon(turned.set):
+            turned.wait(1)
+        looks.release()
+
+    monkeypatch.setattr(blocked.Blocked, "look", look_and_let_it_turn)
 
     async def work(context: JobContext) -> None:
         for _ in range(20):

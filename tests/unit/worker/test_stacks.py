@@ -48,7 +48,7 @@ def heart() -> Any:
     """A heart that has registered its worker."""
     registered = threading.Event()
     registered.set()
-    return SimpleNamespace(is_alive=True, registered=registered, beat_at=None, turned_at=0.0)
+    return SimpleNamespace(is_alive=True, asked_to_drain=False, registered=registered, beat_at=None, turned_at=0.0)
 
 
 @pytest.fixture
