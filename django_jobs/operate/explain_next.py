@@ -52,7 +52,7 @@ def _turn_lines(history: JobHistory) -> Iterator[str]:
     if holder is None:
         yield f"Nobody has the turn of {key!r}; a worker gives it within seconds."
     elif holder.state == JobState.DEAD_LETTERED:
-        yield f"Job {holder.pk} has the turn of {key!r} and is a dead letter: replay or discard it, and the next one runs."
+        yield f"Job {holder.pk} has the turn of {key!r} and is a dead letter: replay or discard it, and others go on."
     else:
         yield f"Job {holder.pk} has the turn of {key!r}; it is {holder.state}."
 
