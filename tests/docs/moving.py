@@ -129,7 +129,7 @@ def left_behind() -> dict[str, dict[str, Any]]:
     app = SimpleNamespace(task=with_context(SimpleNamespace(job=SimpleNamespace(id=41))), periodic=with_context(None))
     found: dict[str, dict[str, Any]] = {
         "celery": {"shared_task": with_context(SimpleNamespace(request=SimpleNamespace(id="m-1")))},
-        "procrastinate": {"__path__": []},
+        "procrastinate": {"__path__": [], "RetryStrategy": SimpleNamespace},
         "procrastinate.contrib": {"__path__": []},
         "procrastinate.contrib.django": {"app": app},
     }
