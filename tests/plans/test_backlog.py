@@ -5,13 +5,18 @@ Time is printed, not asserted: what must not grow with a backlog is the number o
 
 from __future__ import annotations
 
+import json
+import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoDbBlocker
 
 from django_jobs import job, store
@@ -31,6 +36,7 @@ from tests.scenes import known, new_job
 pytestmark = [pytest.mark.postgres, pytest.mark.long, pytest.mark.timeout(900)]
 
 MILLION = 1_000_000
+PLANS = Path(__file__).with_name("plans.json")
 KIND = f"{JOB_TYPE} 1"
 PAUSED_TYPE = "tests.paused"
 PAUSED_KIND = f"{PAUSED_TYPE} 1"
@@ -134,8 +140,6 @@ class TestMillion:
 
     def test_key_decision(self, server: Server) -> None:
         """An enqueue with a key probes the key's index, and so does the look at who holds it."""
-        from dataclasses import asdict
-
         given = asdict(new_job(key="order:1", key_scope="/tests.work")) | {"notify": True}
         run = _shown("enqueue with key", ran("enqueue", given, times=5))
         assert run.rows == 1
@@ -156,6 +160,41 @@ class TestMillion:
         (look,) = asked(lambda: store.oldest_suspect(self.queues, [known()], using="default"))
         _reads_through(look, "job_watched")
         assert look.buffers <= 10
+
+    def test_plans_are_those_that_were_looked_at(self, server: Server) -> None:
+        """Which indexes each hot statement reads, and how, stands in a file: a change of a plan is a change to look at."""
+        one = {"queues": self.queues}
+        lanes = {**one, "lanes": [""] * 5}
+        given = asdict(new_job(key="order:1", key_scope="/tests.work")) | {"notify": True}
+        found = {
+            name: _shape(ran(name, params))
+            for name, params in {
+                "claim": claim_params(1, queues=self.queues),
+                "promote": {**lanes, "runnable": [KIND], "limit": 500},
+                "enqueue": given,
+                "queries/next_due": one,
+                "queries/look": {**one, "everywhere": False},
+                "queries/oldest": lanes,
+                "queries/open_lanes": one,
+                "queries/resources": {"names": ["api"]},
+                "queries/arrived": {**one, "limit": 500},
+                "queries/next_in_turn": {"keys": ["account:1"]},
+                "queries/key_holders": {"scope": "/tests.work", "keys": ["x"]},
+            }.items()
+        }
+        if os.environ.get("WRITE_PLANS"):
+            PLANS.write_text(json.dumps(found, indent=1) + "\n")
+        assert found == json.loads(PLANS.read_text()), "look at the new plan, then run this again with WRITE_PLANS=1"
+
+
+def _shape(run: Run) -> list[str]:
+    """Return how tables are read, in the order of the plan, each way once."""
+    ways = [
+        f"{node['Node Type']} {node.get('Index Name') or node['Relation Name']}"
+        for node in run.nodes
+        if "Index Name" in node or "Relation Name" in node
+    ]
+    return list(dict.fromkeys(ways))
 
 
 @pytest.mark.usefixtures("emptied")
@@ -219,7 +258,7 @@ class TestBacklog:
             assert base * 0.8 <= found <= base * 1.2, (base, one, hundred)
 
     def _child_claims(self, label: str) -> int:
-        """Return the pages that a claim of a child costs; the look at resources, once a second, is printed apart."""
+        """Return the pages of a claim, after seeing that a child asks nothing else between its looks once a second."""
         job(type=JOB_TYPE, atomic=False)(lambda: None)
         try:
             child = Claimer(
@@ -234,14 +273,19 @@ class TestBacklog:
                     poll=1,
                 )
             )
-            first = asked(lambda: child.take(1, 0))
-            claims = [asked(lambda: child.take(1, 0)) for _ in range(9)]
+            child.take(1, 0)  # looks at everything
+            with CaptureQueriesContext(connection) as queries:
+                assert len(child.take(1, 0)) == 1
         finally:
             unregister(JOB_TYPE)
-        costs = sorted(sum(run.buffers for run in runs) for runs in claims)
-        looks = sum(run.buffers for run in first) - costs[4]
-        print(f"\n{label}: {costs[4]} pages per claim, {looks} more for the first one, which looks around")
-        return costs[4]
+        (claim,) = [query["sql"] for query in queries]
+        assert "unnest('{default}'::text[], '{\"\"}'::text[]" in claim, "it asks for no lane"
+        run = _shown(label, ran("claim", claim_params(1), times=21))
+        assert run.rows == 1
+        assert run.milliseconds <= 5, "a millisecond on an idle machine"
+        looks = _shown(f"{label}: resources that wait", ran("queries/open_lanes", {"queues": ["default"]}, times=3))
+        assert "job_ready" in looks.indexes
+        return run.buffers
 
     def test_promotion_steps_past_what_is_set_aside(self, server: Server) -> None:
         """100,000 due jobs of a paused type cost promotion nothing, and finding their lane is a few probes."""
