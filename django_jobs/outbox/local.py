@@ -16,7 +16,7 @@ from django_jobs.enqueue.enqueue import decide
 from django_jobs.enqueue.prepared import Prepared
 from django_jobs.exceptions import PayloadError
 from django_jobs.outbox.destinations import subscriber_of
-from django_jobs.store.deliveries import ClaimedDelivery, mark_published, one_delivery_transaction
+from django_jobs.store.deliveries import ClaimedDelivery, hold_own, mark_published, one_delivery_transaction
 
 
 def delivery_key(claimed: ClaimedDelivery) -> str:
@@ -54,8 +54,9 @@ def deliver(batch: Sequence[ClaimedDelivery], *, using: str) -> list[tuple[Claim
         except PayloadError as error:
             refused.append((claimed, Nacked(str(error))))
     with one_delivery_transaction(using):
-        # Marked first: whoever lost its lease meanwhile stores nothing, and waits here for whoever took over.
-        marked = mark_published([(claimed, Confirmed("job")) for claimed, _ in prepared], using=using)
+        # Held first: whoever lost its lease meanwhile stores nothing, and waits here for whoever took over.
+        own = hold_own([claimed for claimed, _ in prepared], using=using)
+        marked = mark_published([(claimed, Confirmed("job")) for claimed in own], using=using)
         for claimed, item in prepared:
             if claimed.delivery_id in marked:
                 decide(item)  # a duplicate has its job already

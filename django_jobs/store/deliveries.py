@@ -15,7 +15,8 @@ from django_jobs import clock, telemetry
 from django_jobs.conf import get_settings
 from django_jobs.domain.deliveries import Following
 from django_jobs.domain.events import Confirmed, Event, Parcel
-from django_jobs.domain.states import Alone
+from django_jobs.domain.states import Alone, DeliveryState
+from django_jobs.models import Delivery
 from django_jobs.store.brief import IDLE, NOT_IDLE
 from django_jobs.store.statements import Row, run
 
@@ -161,16 +162,40 @@ def mark_published(found: Sequence[tuple[ClaimedDelivery, Confirmed]], *, using:
     params = row_params(("ids", "attempt_ids", "receipts", "statuses"), rows)
     marked = {row["id"] for row in run("outbox/mark", params, using=using)}
     for item, _ in found:
-        name = "delivery.publish" if item.delivery_id in marked else "delivery.refused"
-        telemetry.emit(
-            name,
-            delivery_id=item.delivery_id,
-            destination=item.destination,
-            event_type=item.event.type,
-            number=item.number,
-            delay=None if item.redispatch else clock.now() - item.event.created_at,
-        )
+        _tell_marked("delivery.publish" if item.delivery_id in marked else "delivery.refused", item)
     return marked
+
+
+def hold_own(found: Sequence[ClaimedDelivery], *, using: str) -> list[ClaimedDelivery]:
+    """Lock deliveries, and return those that these attempts may still mark; inside a transaction of the caller's.
+
+    For what only happens together with its mark: an attempt that came too late has delivered nothing then, and must not
+    be recorded as if it had.
+    """
+    rows = Delivery.objects.using(using).filter(pk__in=[item.delivery_id for item in found]).order_by("pk")
+    held = {row.pk: row for row in rows.select_for_update(no_key=True)}
+    own = []
+    for item in found:
+        row = held.get(item.delivery_id)
+        if row is not None and (
+            (row.state == DeliveryState.CLAIMED and row.attempt_id == item.attempt_id)
+            or (row.state == DeliveryState.PENDING and row.fence == item.number)
+        ):
+            own.append(item)
+        else:
+            _tell_marked("delivery.refused", item)
+    return own
+
+
+def _tell_marked(event: str, item: ClaimedDelivery) -> None:
+    telemetry.emit(
+        event,
+        delivery_id=item.delivery_id,
+        destination=item.destination,
+        event_type=item.event.type,
+        number=item.number,
+        delay=None if item.redispatch else clock.now() - item.event.created_at,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

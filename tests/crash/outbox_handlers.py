@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django_jobs import Event, event_type, job, subscribe
@@ -10,12 +11,14 @@ from tests.crash.handlers import FAST
 
 REMOTE = "crash.happened_outside"
 LOCAL = "crash.happened_here"
+LEASE = timedelta(seconds=4)
 
 event_type(REMOTE, fields={"n": int})
 event_type(LOCAL, fields={"n": int})
 
 
-@subscribe(LOCAL, type="crash.on_happened_here", retry=FAST)
+# A process that stands still may hold the job of an event too: its lease is then over soon.
+@subscribe(LOCAL, type="crash.on_happened_here", retry=FAST, budget=LEASE / 2, cleanup=LEASE / 2)
 def on_happened_here(event: Event) -> None:
     """Write the business row of an event, in one transaction with the success."""
     insert_row(event.data["n"])

@@ -21,7 +21,6 @@ from tests.receivers import Receiver
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MakeMatrix = Callable[..., OutboxMatrix]
-EACH = dict.fromkeys(("kill", "lose_reply"), pytest.mark.long)
 
 
 @pytest.fixture
@@ -34,17 +33,19 @@ def make_outbox(make_worker: MakeWorker, tmp_path: Path) -> Iterator[MakeMatrix]
             yield lambda **options: OutboxMatrix(folder=tmp_path, make_worker=make_worker, receiver=receiver, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=EACH.get(kind, pytest.mark.long)) for kind in PROCESS])
+@pytest.mark.parametrize("kind", PROCESS)
 def test_every_point_of_a_delivery(make_outbox: MakeMatrix, kind: str, vendor: str) -> None:
     """Every cell of one kind; a frozen process has a second worker beside it, which delivers in its place."""
     matrix = make_outbox(workers=2 if kind == "freeze" else 1)
     run_all(matrix, outbox_cells(kind, vendor), least=LEAST[vendor][kind])
 
 
+@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=EACH.get(kind, pytest.mark.long)) for kind in CONNECTION])
+@pytest.mark.parametrize("kind", CONNECTION)
 def test_every_point_of_a_delivery_with_a_lost_connection(make_outbox: MakeMatrix, kind: str, vendor: str) -> None:
     """Every cell in which a request, a reply or the session of the dispatcher is lost; SQLite has none of these."""
     run_all(make_outbox(), outbox_cells(kind, vendor), least=LEAST[vendor][kind])

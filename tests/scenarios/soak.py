@@ -99,7 +99,8 @@ class Soak:
         review = jobs["dead_lettered", "effect_review"]
         poison = jobs["dead_lettered", "poison"]
         return (
-            f"seed {self.seed}: {self.jobs} jobs, {len(self.log)} kills, {hit} open attempts hit, {hit} losses recorded; "
+            f"seed {self.seed}: {self.jobs} jobs, {len(self.log)} kills, {hit} losses, each of an attempt that a killed "
+            f"process held, and all others of these processes had ended by themselves; "
             f"0 lost, 0 stuck, 0 charged twice; {jobs['succeeded', '']} succeeded, {poison} poison, {review} in review "
             f"(provider without keys that cannot be asked)"
         )

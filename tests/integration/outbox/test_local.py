@@ -52,7 +52,7 @@ def claim() -> ClaimedDelivery:
 
 
 def test_dispatcher_that_lost_its_lease_stores_no_job(subscriber: Subscribe, clockwork: Clockwork) -> None:
-    """The mark comes first: without it nothing is stored, and whoever took over stores the job."""
+    """It has delivered nothing and is not recorded as if it had; whoever took over stores the job."""
     subscriber(lambda event: None)
     published()
     stale = claim()
@@ -64,6 +64,26 @@ def test_dispatcher_that_lost_its_lease_stores_no_job(subscriber: Subscribe, clo
     assert Job.objects.count() == 0
     assert deliver([fresh], using="default") == []
     assert (Job.objects.count(), Delivery.objects.get().state) == (1, "published")
+    assert deliver([stale], using="default") == []
+    assert Job.objects.count() == 1
+    outcomes = DeliveryAttempt.objects.order_by("number").values_list("outcome", flat=True)
+    assert list(outcomes) == ["lost", "confirmed"]
+
+
+def test_dispatcher_that_is_late_delivers_what_nobody_else_took(subscriber: Subscribe, clockwork: Clockwork) -> None:
+    """Taken back, and claimed by nobody since: its job is stored with the mark, and nobody delivers it again."""
+    subscriber(lambda event: None)
+    published()
+    late = claim()
+    clockwork.forward(seconds=41)
+    assert take_back_expired(using="default") == 1
+
+    assert deliver([late], using="default") == []
+
+    assert (Job.objects.count(), Delivery.objects.get().state) == (1, "published")
+    assert DeliveryAttempt.objects.get().outcome == "confirmed"
+    delivered()
+    assert Job.objects.count() == 1
 
 
 def test_event_that_cannot_be_stored_blocks_no_other(subscriber: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
