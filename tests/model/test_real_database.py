@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -154,14 +155,15 @@ class Jobs(RuleBasedStateMachine):
         return claimed, work, work.owned_by(claimed.attempt_id)
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), value=st.integers(0, 3))
-    def progress(self, data: st.DataObject, value: int) -> None:
+    @rule(data=st.data(), values=st.lists(st.integers(0, 2), min_size=1, max_size=3))
+    def progress(self, data: st.DataObject, values: list[int]) -> None:
         """The holder keeps its lease by progress that grows, and by no other."""
         claimed, work, owns = self._held(data)
-        accepted = owns and self.model.renewed(work, value, lease=LEASE)
         ends_at = claimed.claimed_at + timedelta(days=1)
-        done = _accepted(lambda: store.renew(claimed, progress=value, total=None, lease=LEASE, ends_at=ends_at))
-        assert done == accepted
+        for value in values:
+            accepted = owns and self.model.renewed(work, value, lease=LEASE)
+            done = _accepted(partial(store.renew, claimed, progress=value, total=None, lease=LEASE, ends_at=ends_at))
+            assert done == accepted
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -340,7 +342,7 @@ def run(server: Server, work: Any, *, examples: int, steps: int, same: bool) -> 
 @pytest.mark.timeout(600)  # what fails is made shorter for minutes before it is told
 def test_random_histories_end_as_the_model_says(server: Server, work: Any) -> None:
     """The same histories in each run."""
-    run(server, work, examples=40, steps=40, same=True)
+    run(server, work, examples=80, steps=40, same=True)
 
 
 @pytest.mark.long
