@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib import admin
 from django.db import connection
 from django.test import override_settings
 
@@ -31,8 +33,17 @@ def test_task_of_django_runs_as_it_is(follow: Follow, enter: Enter, shop: Shop) 
     assert module.try_once.definition.retry.unknown_attempts == 1
 
 
+@pytest.fixture
+def pages() -> Iterator[None]:
+    """Take away the pages of the admin that an app brings which is installed for one test."""
+    before = dict(admin.site._registry)
+    yield
+    admin.site._registry.clear()
+    admin.site._registry.update(before)
+
+
 @pytest.mark.django_db(transaction=True)
-def test_tasks_that_wait_are_taken_along(follow: Follow, enter: Enter, shop: Shop) -> None:
+def test_tasks_that_wait_are_taken_along(follow: Follow, enter: Enter, shop: Shop, pages: None) -> None:
     """Each row of django-tasks-db becomes a job in one transaction, with its queue, priority and time."""
     pytest.importorskip("django_tasks_db")
     later = clock.now() + timedelta(hours=2)

@@ -154,7 +154,7 @@ def test_oldest_name_is_the_default_scope_of_keys() -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown option": ({"colour": "red"}, "no option 'colour'"),
-    "option of a later version": ({"serial_key": "order:1"}, "no option 'serial_key' in this version"),
+    "option of a later version": ({"debounce": 5}, "no option 'debounce' in this version"),
     "version 0": ({"version": 0}, "version must be"),
     "version True": ({"version": True}, "version must be"),
     "version text": ({"version": "1"}, "version must be"),
