@@ -8,6 +8,8 @@ import time
 import uuid
 from datetime import datetime
 
+from django_jobs.exceptions import DefinitionError
+
 _COUNTER_BITS = 42  # 12 bits of rand_a and the upper 30 of rand_b: ids of one millisecond count up
 _TAIL_BITS = 32  # random in every id, so that no id can be guessed from its neighbour
 _COUNTER_LIMIT = 1 << _COUNTER_BITS
@@ -63,3 +65,18 @@ def first_id(moment: datetime) -> uuid.UUID:
 def uuid7() -> uuid.UUID:
     """Return a new UUIDv7, greater than every one this process made before; safe in threads and after a fork."""
     return _generator.next(time.time_ns() // 1_000_000)
+
+
+def checked_id(value: object, *, what: str) -> uuid.UUID:
+    """Return an id that somebody gave as a UUID or as its text; ``what`` it is of, as "job".
+
+    Raises:
+        DefinitionError: It is neither.
+    """
+    if isinstance(value, uuid.UUID):
+        return value
+    try:
+        return uuid.UUID(value)  # type: ignore[arg-type]  # it refuses what is no text
+    except (ValueError, AttributeError, TypeError):
+        msg = f"A {what}'s id is a UUID, not {value!r}."
+        raise DefinitionError(msg) from None

@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from django_jobs.domain.identity import check_key, check_name
-from django_jobs.domain.ids import uuid7
+from django_jobs.domain.ids import checked_id, uuid7
 from django_jobs.domain.states import OnDead
 from django_jobs.enqueue.bulk import enqueue_many
 from django_jobs.enqueue.calls import Call, check_follows, for_later, kept
@@ -94,11 +94,7 @@ def batch_result(batch_id: uuid.UUID | str, *, database: str | None = None) -> B
         ResultGoneError: There is no such batch, or it was pruned.
         DefinitionError: This is no id, or the settings have no such database.
     """
-    try:
-        found = batch_id if isinstance(batch_id, uuid.UUID) else uuid.UUID(batch_id)
-    except (ValueError, AttributeError, TypeError):
-        msg = f"A batch's id is a UUID, not {batch_id!r}."
-        raise DefinitionError(msg) from None
+    found = checked_id(batch_id, what="batch")
     return read(found, using=database_named(database))
 
 

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from django_jobs import faults, telemetry
 from django_jobs.domain.identity import check_key, check_name
-from django_jobs.domain.ids import uuid7
+from django_jobs.domain.ids import checked_id, uuid7
 from django_jobs.domain.states import JobState
 from django_jobs.enqueue.backpressure import admit
 from django_jobs.enqueue.calls import Call, check_follows, for_later, job_of, kept
@@ -263,11 +263,7 @@ def chain_result(chain_id: uuid.UUID | str, *, database: str | None = None) -> C
         ResultGoneError: There is no such chain, or it was pruned.
         DefinitionError: This is no id, or the settings have no such database.
     """
-    try:
-        found = chain_id if isinstance(chain_id, uuid.UUID) else uuid.UUID(chain_id)
-    except (ValueError, AttributeError, TypeError):
-        msg = f"A chain's id is a UUID, not {chain_id!r}."
-        raise DefinitionError(msg) from None
+    found = checked_id(chain_id, what="chain")
     return read(found, using=database_named(database))
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
+from django_jobs.domain.ids import checked_id
 from django_jobs.domain.states import JobState
 from django_jobs.enqueue.database import database_named
 from django_jobs.exceptions import (
-    DefinitionError,
     JobFailedError,
     ResultGoneError,
     ResultTimeoutError,
@@ -147,11 +147,7 @@ def job_result(job_id: uuid.UUID | str, *, database: str | None = None) -> JobRe
         DefinitionError: This is no id, or the settings have no such database.
     """
     using = database_named(database)
-    try:
-        found = job_id if isinstance(job_id, uuid.UUID) else uuid.UUID(job_id)
-    except (ValueError, AttributeError, TypeError):
-        msg = f"A job's id is a UUID, not {job_id!r}."
-        raise DefinitionError(msg) from None
+    found = checked_id(job_id, what="job")
     return read(found, using=using)
 
 

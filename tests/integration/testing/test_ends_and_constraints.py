@@ -14,8 +14,11 @@ from django_jobs.testing import JobsKit
 from tests.integration.testing.conftest import Declare
 
 
+@pytest.mark.parametrize("is_coroutine", [False, True])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception])
-def test_r68_who_ends_the_test_run_is_heard(jobs: JobsKit, declare: Declare, error: type[BaseException]) -> None:
+def test_r68_who_ends_the_test_run_is_heard(
+    jobs: JobsKit, declare: Declare, error: type[BaseException], is_coroutine: bool
+) -> None:
     """R68: Ctrl-C, and a time-out of pytest, end the test and not only the attempt, which would be tried again."""
     calls: list[int] = []
 
@@ -23,28 +26,10 @@ def test_r68_who_ends_the_test_run_is_heard(jobs: JobsKit, declare: Declare, err
         calls.append(1)
         raise error("enough")
 
-    declare(hangs).enqueue()
+    async def hangs_too() -> None:
+        hangs()
 
-    with pytest.raises(error):
-        jobs.run_until_idle()
-
-    assert calls == [1]
-    assert Job.objects.get().attempts.get().outcome == "failed"
-    assert len(jobs.drain()) == 0, "the kit goes on"
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception])
-def test_r68_who_ends_the_test_run_is_heard_from_a_coroutine(
-    jobs: JobsKit, declare: Declare, error: type[BaseException]
-) -> None:
-    """R68: a coroutine that meets Ctrl-C, or a time-out of pytest, ends the test too."""
-    calls: list[int] = []
-
-    async def hangs() -> None:
-        calls.append(1)
-        raise error("enough")
-
-    declare(hangs).enqueue()
+    declare(hangs_too if is_coroutine else hangs).enqueue()
 
     with pytest.raises(error):
         jobs.run_until_idle()
