@@ -16,17 +16,18 @@ from django_jobs.exceptions import DefinitionError
 POLICY = (
     *("aliases", "key", "key_scope", "key_ttl", "on_duplicate", "subject", "owner"),
     *("budget", "cleanup", "max_runtime", "retry", "useful_for", "atomic", "replay_permission"),
+    *("resource", "serial_key", "serial_on_dead"),
 )
-TEMPLATES = ("key", "subject")
-_PER_ENQUEUE = ("key", "subject", "tenant", "detached")
+TEMPLATES = ("key", "subject", "serial_key")
+_PER_ENQUEUE = ("key", "subject", "serial_key", "tenant", "detached")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DurableTask(Task):  # type: ignore[misc]
     """Django's task with the policy of its jobs; None everywhere means the default.
 
-    From Django 6.1 on, and with the backport, ``@task(key="order:{order_id}")`` takes these. ``key`` and ``subject``
-    are templates of the function's parameters.
+    From Django 6.1 on, and with the backport, ``@task(key="order:{order_id}")`` takes these. ``key``, ``subject``
+    and ``serial_key`` are templates of the function's parameters.
     """
 
     aliases: tuple[str, ...] | None = None
@@ -43,6 +44,9 @@ class DurableTask(Task):  # type: ignore[misc]
     useful_for: timedelta | None = None
     atomic: bool | None = None
     replay_permission: str | None = None
+    resource: str | None = None
+    serial_key: str | None = None
+    serial_on_dead: str | None = None
     using_options: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -52,7 +56,7 @@ class DurableTask(Task):  # type: ignore[misc]
             remember(self)
 
     def using(self, **changes: Any) -> DurableTask:
-        """Return a copy for one enqueue: as Django's, and with another key, subject, tenant or detached."""
+        """Return a copy for one enqueue: as Django's, and with another key, subject, serial_key, tenant or detached."""
         own = {name: changes.pop(name) for name in _PER_ENQUEUE if name in changes}
         copied = Task.using(self, **changes)
         if own:

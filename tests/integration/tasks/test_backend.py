@@ -310,3 +310,14 @@ def test_enqueue_reads_back_what_it_stored_in_one_query() -> None:
     with asked() as wrapped:
         tasks.default_task_backend.enqueue(own.using(key="wrapped"), [], {"n": 1})
     assert len(wrapped) == len(bare) + 1
+
+
+def test_tasks_of_one_serial_key_run_one_after_the_other(jobs: JobsKit) -> None:
+    """What a job type can say, a task can say for one enqueue: the second one waits for its turn."""
+    first, second = (add.using(serial_key="account:1").enqueue(1) for _ in range(2))
+    assert set(Job.objects.values_list("serial_key", flat=True)) == {"account:1"}
+    jobs.run_one()
+    assert [Job.objects.get(pk=result.id).state for result in (first, second)] == ["succeeded", "queued"]
+    jobs.drain()
+    second.refresh()
+    assert second.status == TaskResultStatus.SUCCESSFUL
