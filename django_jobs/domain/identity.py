@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 KEY_LIMIT = 255
+SERIAL_LONGEST = 450
 _SHORTEST_PROVIDER_KEY = 24  # "dj1_" and 80 bits: enough that two operations never meet by chance
 _UUID_LENGTH = 36
 _ALWAYS_ENCODED = frozenset(":% ")
@@ -155,6 +156,14 @@ def _percent(text: str, encoded: Collection[str]) -> str:
 def scope_text(tenant: str, key_scope: str) -> str:
     """Return the stored scope of a key: tenant and scope, joined so that no two pairs give one text."""
     return f"{_percent(tenant, frozenset('%/ '))}/{_percent(key_scope, frozenset('% '))}"
+
+
+def serial_text(key: str, *, tenant: str = "") -> str:
+    """Return a serial key as it is stored: apart from those of other tenants, and no longer than a column holds."""
+    text = scope_text(tenant, key) if tenant else key
+    if len(text) <= SERIAL_LONGEST:
+        return text
+    return f"{text[: SERIAL_LONGEST - 65]}#{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def is_live(

@@ -33,8 +33,13 @@ class Rate:
         """The rate as settings spell it."""
         return f"{self.count}/{self.unit}"
 
+    def _debt(self, behind: datetime | None, now: datetime) -> datetime | None:
+        """Return ``behind``, unless this rate cannot have left it: a slower one did, or a clock that was ahead."""
+        return None if behind is None or behind > now + self.burst * self.spacing else behind
+
     def ready(self, behind: datetime | None, now: datetime) -> int:
         """Return how many may start now; ``behind`` is what :meth:`taken` returned last, None at first."""
+        behind = self._debt(behind, now)
         if behind is None or behind <= now:
             return self.burst
         missing = -((now - behind) // self.spacing)  # rounded up: a part of a token is none
@@ -42,11 +47,13 @@ class Rate:
 
     def taken(self, behind: datetime | None, now: datetime, many: int) -> datetime:
         """Return the instant to keep after so many have started now."""
+        behind = self._debt(behind, now)
         start = now if behind is None else max(behind, now)
         return start + many * self.spacing
 
     def next_at(self, behind: datetime | None, now: datetime) -> datetime:
         """Return when the next one may start; now, if one may."""
+        behind = self._debt(behind, now)
         if behind is None:
             return now
         return max(now, behind - (self.burst - 1) * self.spacing)
@@ -65,7 +72,7 @@ def parse_rate(text: object, burst: int | None = None) -> Rate:
         msg = f"must be a number per s, m, h or d, such as '10/s' or '100/m', not {text!r}"
         raise ValueError(msg)
     count, unit = int(found[1]), found[2]
-    per_second = int(timedelta(seconds=1) / (_UNITS[unit] / count))
+    per_second = count * timedelta(seconds=1) // _UNITS[unit]
     return Rate(count=count, unit=unit, burst=max(1, per_second) if burst is None else burst)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, cast
 
 from django.db import connections, transaction
@@ -27,6 +28,7 @@ from django_jobs.exceptions import PayloadError
 from django_jobs.store import enqueue_many as store_jobs
 from django_jobs.store.brief import briefly
 from django_jobs.store.keys import KeyHolder, key_holders, note_duplicates
+from django_jobs.store.times import read_now
 
 CHUNK = 1000
 
@@ -98,9 +100,11 @@ def _decide(groups: list[_Group], using: str) -> None:
     this order, so no two wait for each other crosswise.
     """
     undecided = groups
+    # Jobs of a serial key run in the order of the rows: all are enqueued at one instant, and ids decide.
+    now = read_now(using) if any(group.lead.serial_key for group in groups) else None
     for _ in range(TRIES):
-        _store([group for group in undecided if group.replaces is None], using)
-        _store([group for group in undecided if group.replaces is not None], using)
+        _store([group for group in undecided if group.replaces is None], using, now)
+        _store([group for group in undecided if group.replaces is not None], using, now)
         undecided = [group for group in undecided if group.stored is None]
         _look(undecided, using)
         undecided = [group for group in undecided if group.holder is None]
@@ -111,9 +115,10 @@ def _decide(groups: list[_Group], using: str) -> None:
     raise contended(undecided[0].lead.options)
 
 
-def _store(groups: Sequence[_Group], using: str) -> None:
+def _store(groups: Sequence[_Group], using: str, now: datetime | None) -> None:
     for chunk in _chunks(groups):
-        states = store_jobs([new_job(group.lead, group.job_id, group.replaces) for group in chunk], using=using)
+        news = [new_job(group.lead, group.job_id, group.replaces) for group in chunk]
+        states = store_jobs(news, using=using, now=now)
         for group in chunk:
             if group.job_id in states:
                 outcome: OutcomeName = "created" if group.replaces is None else "created_after_expiry"

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_jobs.conf import get_settings
-from django_jobs.domain.identity import canonical, check_key, check_name, fingerprint, format_key, scope_text
+from django_jobs.domain.identity import (
+    canonical,
+    check_key,
+    check_name,
+    fingerprint,
+    format_key,
+    scope_text,
+    serial_text,
+)
 from django_jobs.domain.options import SERIAL_LIMIT, EnqueueOptions
 
 
@@ -67,7 +75,7 @@ def _serial_key(options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:
     if not options.serial_key:
         return ""
     text = check_name(_filled("serial_key", options, arguments), what="serial_key", limit=SERIAL_LIMIT)
-    return scope_text(options.tenant, text) if options.tenant else text
+    return serial_text(text, tenant=options.tenant)
 
 
 def _filled(name: str, options: EnqueueOptions, arguments: Mapping[str, Any]) -> str:

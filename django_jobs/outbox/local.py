@@ -11,7 +11,7 @@ from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
 from django_jobs.domain.event_payload import ENVELOPE_BYTES, ENVELOPE_DEPTH, to_payload
 from django_jobs.domain.events import Confirmed, Nacked, Report
-from django_jobs.domain.identity import canonical, fingerprint, scope_text
+from django_jobs.domain.identity import canonical, fingerprint, scope_text, serial_text
 from django_jobs.enqueue.enqueue import decide
 from django_jobs.enqueue.prepared import Prepared
 from django_jobs.exceptions import PayloadError
@@ -28,7 +28,7 @@ def delivery_key(claimed: ClaimedDelivery) -> str:
 def _serial_key(claimed: ClaimedDelivery) -> str:
     """Return what keeps the jobs of ordered events in order: the subscriber and the ordering key."""
     order = claimed.event.ordering_key
-    return f"{claimed.destination}:{order}" if order else ""
+    return serial_text(f"{claimed.destination}:{order}") if order else ""
 
 
 def key_life(definition: JobDefinition) -> timedelta:

@@ -21,11 +21,6 @@ def create(chain: Chain, links: Sequence[ChainLink], *, using: str) -> uuid.UUID
     return found
 
 
-def find_chain(chain_id: uuid.UUID, *, using: str) -> Chain | None:
-    """Return the row of a chain."""
-    return Chain.objects.using(using).filter(pk=chain_id).first()
-
-
 def links_of(chain_id: uuid.UUID, *, using: str) -> list[ChainLink]:
     """Return the links of a chain, in their order."""
     return list(ChainLink.objects.using(using).filter(chain_id=chain_id).order_by("position"))

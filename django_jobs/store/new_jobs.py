@@ -90,10 +90,11 @@ def enqueue(new: NewJob, *, using: str) -> str | None:
     return state
 
 
-def enqueue_many(news: Sequence[NewJob], *, using: str) -> dict[uuid.UUID, str]:
+def enqueue_many(news: Sequence[NewJob], *, using: str, now: datetime | None = None) -> dict[uuid.UUID, str]:
     """Store the jobs in the transaction that is open, if any, by one statement for those that share their terms.
 
-    Keys are taken in the order of the sequence. No two of the jobs may have one key.
+    Keys are taken in the order of the sequence. No two of the jobs may have one key. With ``now`` all are enqueued at
+    that instant of the database's clock, so that several calls make one order.
 
     Returns:
         The state of each job that was stored; one is missing when somebody else holds its key.
@@ -104,6 +105,8 @@ def enqueue_many(news: Sequence[NewJob], *, using: str) -> dict[uuid.UUID, str]:
         queue_name = jobs[0].queue_name
         may_notify = notify.may_notify(queue_name, using=using)
         params = {**dict(zip(SHARED, terms, strict=True)), **_rows(jobs, using), "notify": may_notify}
+        if now is not None:
+            params["now"] = now
         rows = run("queries/enqueue_many", params, using=using)
         states |= {row["id"]: row["state"] for row in rows}
         if rows and rows[0].get("woken"):

@@ -13,7 +13,7 @@ from django_jobs.domain.identity import check_name
 from django_jobs.domain.lanes import kind_parts
 from django_jobs.domain.states import PauseKind
 from django_jobs.exceptions import PauseError
-from django_jobs.models import Pause
+from django_jobs.models import Pause, Resource
 from django_jobs.store.times import database_now, read_now
 
 ACTOR_LIMIT = 150
@@ -81,6 +81,8 @@ def resume(kind: str, name: str, *, actor: str, using: str) -> bool:
     which = _checked(kind, name)
     _text("actor", actor, ACTOR_LIMIT)
     many, _ = Pause.objects.using(using).filter(kind=which.value, name=name).delete()
+    if which is PauseKind.RESOURCE:  # what its downstream asked for ends too: somebody knows better
+        many += Resource.objects.using(using).filter(name=name, paused_until__isnull=False).update(paused_until=None)
     if many:
         telemetry.emit("pause.ended", kind=which.value, name=name, actor=actor)
     return bool(many)

@@ -89,7 +89,7 @@ def _stored_rate(text: str, burst: int | None) -> Rate | None:
 
 def spend(started: Mapping[str, int], seen: Mapping[str, Stand], *, using: str) -> None:
     """Remember that so many jobs have started, for resources with a rate; the caller holds their locks."""
-    for name, many in started.items():
+    for name, many in sorted(started.items()):
         stand = seen[name]
         rate = stand.standing.bounds.rate
         if rate is not None:

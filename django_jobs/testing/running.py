@@ -25,6 +25,7 @@ from django_jobs.outbox.publisher import Publisher
 from django_jobs.store.pauses import paused
 from django_jobs.store.resources import stands, waiting_lanes
 from django_jobs.store.subscriptions import announce
+from django_jobs.store.turns import settle_turns, stale
 from django_jobs.store.waiting import known_queues
 from django_jobs.store.workers import WorkerRecord, register
 from django_jobs.testing.lending import lent
@@ -85,6 +86,7 @@ def run_due(using: str) -> Turn:
     found: list[RunningAttempt] = []
     with mortal(using) as run:
         run.worker_id = claimer.config.uuid
+        settle_turns(stale(using=using), using=using)  # as the maintenance of a worker does
         found += _twice(lambda: claimer.take(1, 0), using)  # the second one gives back what the first may have got
         for attempt in found:
             heard = _listen(attempt)

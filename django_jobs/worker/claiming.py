@@ -17,7 +17,7 @@ from django_jobs.store.completion import given
 from django_jobs.store.endings import release
 from django_jobs.store.notify import look
 from django_jobs.store.resources import Lane
-from django_jobs.store.turns import arrived, settle_turns
+from django_jobs.store.turns import arrived, settle_turns, stale
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.clearing import Clearing
 from django_jobs.worker.company import Company, nobody_delivers
@@ -54,7 +54,7 @@ class Claimer:
         self._claims = 0
         self._clearing = Clearing(self._kinds, using=config.database)
         self._suspect_waits = Alone.NO  # the room that the oldest due suspect needs
-        self.lanes = Lanes(using=config.database)
+        self.lanes = Lanes(using=config.database, serves_all=not config.queues)
         self._looked_for_turns = float("-inf")
         self._unread: list[Lane] = []  # lanes with room in which the last claim found less than it could take
         self.refresh_types()
@@ -157,8 +157,11 @@ class Claimer:
             return
         self._looked_for_turns = now
         using = self.config.database
-        if settle_turns(arrived(self.known_queues(LOOK_FOR_QUEUES_EVERY), using=using), using=using):
-            self.lanes.forget()
+        try:
+            if settle_turns(arrived(self.known_queues(LOOK_FOR_QUEUES_EVERY), using=using), using=using):
+                self.lanes.forget()
+        except Exception as error:  # noqa: BLE001  jobs without a key have nothing to do with it
+            failures.note("turns", error, using=using)
 
     def _claim_behind(self, room: int, *, beside: list[RunningAttempt]) -> list[RunningAttempt]:
         """Claim what stood behind rows in the way; an error here must not lose what was claimed ``beside`` it."""
@@ -273,6 +276,7 @@ class Claimer:
 
     def is_nothing_left(self) -> bool:
         """Say whether no job of a known type waits in the queues, due now or later; what others run does not count."""
+        settle_turns(stale(using=self.config.database), using=self.config.database)
         if self._doubtful or next_due(self.queues(), using=self.config.database) is not None:
             return False
         known = {item.job_type for item in self._open_types()}

@@ -216,21 +216,23 @@ def record_failure(attempt: RunningAttempt, error: BaseException, *, settle: Set
         settle(attempt, lambda: dead_letter(attempt, failure=failure, reason=reason, budget=budget))
         tell_end(attempt, DEAD, error=record, error_class=verdict.error_class, dead_reason=reason)
         _tell_of_death(attempt, reason, record)
+        _hold_resource(attempt, verdict.retry_after)
         return
     settle(
         attempt,
         lambda: _leaving(attempt, lambda: fail(attempt, failure=failure, delay=following.delay, budget=budget)),
     )
     tell_end(attempt, RETRY, error=record, error_class=verdict.error_class)
-    if attempt.claimed.resource and verdict.retry_after is not None:
-        _hold_resource(attempt, verdict.retry_after)
+    _hold_resource(attempt, verdict.retry_after)
     if verdict.error_class is ErrorClass.UNKNOWN and counters.unchanged == 1:
         tell(_alert(attempt, FIRST_UNKNOWN, record), using=attempt.using)
 
 
-def _hold_resource(attempt: RunningAttempt, wish: timedelta) -> None:
+def _hold_resource(attempt: RunningAttempt, wish: timedelta | None) -> None:
     """Hold back all jobs that use the resource: the downstream asked for it. The attempt has ended either way."""
     name = attempt.claimed.resource
+    if not name or wish is None:
+        return
     try:
         until = hold_resource(name, wish, job_id=attempt.job_id, using=attempt.using)
     except Exception as error:  # noqa: BLE001  the attempt has ended; the next one is told the same by the downstream

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from django_jobs import store
 from django_jobs.models import Attempt, Job, SerialTurn
@@ -71,3 +72,23 @@ def test_two_who_settle_one_key_give_one_turn(server: Server) -> None:
         settle_turns([key], using="default")
         lanes = sorted(Job.objects.filter(serial_key=key).values_list("lane", flat=True))
         assert lanes == ["", "~~", "~~", "~~"]
+
+
+@pytest.mark.postgres
+def test_row_that_a_project_holds_stops_nobody(server: Server) -> None:
+    """A transaction of the project that has cancelled one waiting job holds up nobody who settles, and meets no deadlock."""
+    news = [new_job(serial_key="account:1") for _ in range(3)]
+    store.enqueue_many([*news, new_job(serial_key="account:2")], using="default")
+
+    def settle() -> None:
+        settle_turns(arrived([QUEUE], using="default"), using="default")
+
+    with transaction.atomic():
+        store.cancel(news[2].job_id, using="default")
+        assert together(*[settle] * 3) == [None] * 3
+        store.cancel(news[1].job_id, using="default")
+    settle()
+    assert sorted(Job.objects.filter(state="queued").values_list("serial_key", "lane")) == [
+        ("account:1", ""),
+        ("account:2", ""),
+    ]

@@ -105,7 +105,7 @@ def test_rows_are_stored_all_or_none(server: Server, monkeypatch: pytest.MonkeyP
     """An error of the database at the last row takes the others with it."""
     real, calls = room.store_jobs, []
 
-    def breaking(news: Any, *, using: str) -> Any:
+    def breaking(news: Any, *, using: str, now: Any = None) -> Any:
         calls.append(news)
         if len(calls) == 3:
             raise OperationalError("the server went away")
@@ -135,7 +135,7 @@ def test_keys_are_taken_in_sorted_order(database: Server, monkeypatch: pytest.Mo
     taken: list[list[str]] = []
     real = room.store_jobs
 
-    def seen(news: Any, *, using: str) -> Any:
+    def seen(news: Any, *, using: str, now: Any = None) -> Any:
         taken.append([new.key for new in news])
         return real(news, using=using)
 

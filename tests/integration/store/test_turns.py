@@ -13,6 +13,7 @@ from django_jobs.domain.lanes import ARRIVED, BEHIND
 from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import DeadReason, LossCause
 from django_jobs.models import Job, SerialTurn
+from django_jobs.store import turns
 from django_jobs.store.resources import Lane
 from django_jobs.store.turns import arrived, settle_turns, stale
 from tests.databases import Server
@@ -188,3 +189,64 @@ def test_second_look_changes_nothing(database: Server) -> None:
     settle()
     assert list(Job.objects.order_by("id").values_list("lane", "revision")) == before
     assert settle_turns([], using="default") == []
+
+
+def test_head_that_becomes_ready_while_an_arrival_is_settled_keeps_its_place(
+    database: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A promotion between two statements of who settles: the job that has the turn never stands behind itself."""
+    (first,) = enqueue()
+    (job,) = claimed()
+    store.fail(job, failure=failure(unknown=1), delay=timedelta(seconds=30), budget=BUDGET)
+    real = turns.run
+
+    def racing(name: str, *args: Any, **kwargs: Any) -> Any:
+        found = real(name, *args, **kwargs)
+        if name == "queries/give_turn":
+            store.promote([QUEUE], using="default")  # as another worker does, committed just now
+        return found
+
+    with clock.override(lambda moment=clock.now() + HOUR: moment):
+        (second,) = enqueue()
+        monkeypatch.setattr(turns, "run", racing)
+        settle()
+        monkeypatch.undo()
+        assert [other.job_id for other in claimed()] == [first]
+        assert Job.objects.get(pk=second).lane == BEHIND
+
+
+def test_head_that_stands_behind_all_the_same_is_found(database: Server) -> None:
+    """Whatever brought the job with the turn there, the next look of maintenance gives it its place back."""
+    (first,) = enqueue()
+    settle()
+    Job.objects.filter(pk=first).update(lane=BEHIND)
+    assert stale(using="default") == [KEY]
+    assert [other.job_id for other in claimed()] == [first]
+
+
+def test_clock_that_steps_back_loses_nobody(database: Server) -> None:
+    """Enqueued by the clock before, settled by one that is behind: found when the clock is there again."""
+    now = clock.now()
+    with clock.override(lambda: now + timedelta(seconds=1)):
+        (first,) = enqueue()
+    with clock.override(lambda: now):
+        assert claimed() == []
+    with clock.override(lambda: now + HOUR):
+        assert [other.job_id for other in claimed()] == [first]
+
+
+@pytest.mark.parametrize("expire_first", [True, False])
+def test_job_that_is_useless_by_its_turn_holds_nobody(database: Server, expire_first: bool) -> None:
+    """Whoever looks first, the one that ends it or the one that gives turns: the next one runs."""
+    now = clock.now()
+    with clock.override(lambda: now):
+        enqueue()
+        enqueue(useful_for=timedelta(seconds=5))
+        (third,) = enqueue()
+        (job,) = claimed()
+    with clock.override(lambda: now + HOUR):
+        if expire_first:
+            store.expire(using="default")
+        finish(job)
+        store.expire(using="default")
+        assert [other.job_id for other in claimed()] == [third]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from django_jobs import clock, telemetry
+from django_jobs import RetryPolicy, clock, telemetry
 from django_jobs.exceptions import RateLimited
 from django_jobs.models import Job, Resource
 from django_jobs.store import claims, succeed
@@ -18,6 +18,7 @@ from django_jobs.store.pauses import pause, resume
 from django_jobs.worker import claiming as module
 from django_jobs.worker.claiming import Claimer
 from django_jobs.worker.heart import announce_resources
+from django_jobs.worker.lanes import Lanes
 from tests.factories import JobFactory, WorkerFactory
 from tests.integration.worker.conftest import JOB_TYPE, Declare, claimer, run, the_job
 from tests.queries import asked
@@ -32,9 +33,9 @@ API = "payments-api"
 def bounded(settings: Any, declare: Declare) -> Callable[..., Any]:
     """Return what declares the test's job type as a user of a resource with these bounds."""
 
-    def declared(func: Callable[..., Any] = lambda: None, **bounds: Any) -> Any:
+    def declared(func: Callable[..., Any] = lambda: None, *, retry: RetryPolicy | None = None, **bounds: Any) -> Any:
         settings.DJANGO_JOBS = {**getattr(settings, "DJANGO_JOBS", {}), "RESOURCES": {API: bounds}}
-        return declare(func, atomic=False, resource=API)
+        return declare(func, atomic=False, resource=API, retry=retry)
 
     return declared
 
@@ -250,3 +251,56 @@ def test_worker_writes_a_row_for_each_declared_resource(bounded: Callable[..., A
     Resource.objects.filter(name=API).update(max_running=7)
     announce_resources(using="default")
     assert dict(Resource.objects.values_list("name", "max_running")) == {"old-api": 1, API: 7}
+
+
+def test_queue_that_another_worker_serves_is_not_starved(bounded: Callable[..., Any], seconds: list[float]) -> None:
+    """Of two workers that share a resource from different queues, the one that has its places leaves some to the other."""
+    job = bounded(limit=1)
+    for _ in range(30):
+        job.using(queue_name="qa").enqueue()
+    urgent = job.using(queue_name="qb", priority=100).enqueue().id
+    a = Claimer(replace(claimer().config, threads=1, queues=("qa",)))
+    b = Claimer(replace(claimer().config, threads=1, queues=("qb",)))
+    running = a.take(1, 0)
+    for _ in range(12):
+        seconds[0] += 5.0
+        a.lanes.note_running(running)
+        assert b.take(1, 0) == []
+        run(*running)
+        a.lanes.note_running([])
+        running = a.take(1, 0)
+        if not running:
+            break
+    assert a.seconds_to_next_due() <= 1.5
+    seconds[0] += 1.0
+    assert [attempt.job_id for attempt in b.take(1, 0)] == [urgent]
+
+
+def test_error_between_two_reads_leaves_a_child_that_can_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that breaks off half-way changes nothing of what is known."""
+    lanes = Lanes(using="default")
+    JobFactory(resource=API, lane=API)
+
+    def away(*_: object, **__: object) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr("django_jobs.worker.lanes.stands", away)
+    with pytest.raises(OperationalError):
+        lanes.open(["default"], paused=())
+    assert lanes.seconds_to_next() == float("inf")
+
+
+def test_last_attempt_that_was_asked_to_wait_holds_the_resource_too(bounded: Callable[..., Any]) -> None:
+    """A job that ends as a dead letter was told to wait as well; and a person who knows better resumes the resource."""
+
+    def limited() -> None:
+        raise RateLimited(timedelta(hours=20))
+
+    policy = RetryPolicy(transient_max_age=timedelta(minutes=1))
+    bounded(limited, limit=5, retry=policy).enqueue()
+    Job.objects.update(generation_started_at=clock.now() - timedelta(hours=1))
+    run(*child(1).take(1, 0))
+    assert the_job().state == "dead_lettered"
+    assert Resource.objects.get().paused_until is not None
+    assert resume("resource", API, actor="ann", using="default")
+    assert Resource.objects.get().paused_until is None

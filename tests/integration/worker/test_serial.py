@@ -19,6 +19,7 @@ from django_jobs.operate.doctor import diagnose
 from django_jobs.operate.explain import explain
 from django_jobs.operate.turn_runner import TURNS, pass_turns_on
 from django_jobs.operate.verify import verify
+from django_jobs.testing import JobsKit
 from django_jobs.worker import following
 from tests.integration.worker.conftest import JOB_TYPE, Declare, claimer, run
 from tests.scenes import BUDGET, failure
@@ -204,3 +205,51 @@ def test_list_shows_jobs_that_wait_for_their_turn(serial: Callable[..., Any]) ->
     out = StringIO()
     call_command("jobs", "list", "--state", "queued", "--type", JOB_TYPE, stdout=out)
     assert JOB_TYPE in out.getvalue()
+
+
+@pytest.mark.parametrize("by", ["worker", "kit"])
+def test_turn_that_a_person_frees_is_passed_on_before_anybody_rests(serial: Callable[..., Any], by: str) -> None:
+    """The head is discarded: a worker that drains, and the test kit, run the next one before they say that all is done."""
+
+    def fails(account: int, n: int) -> None:
+        if n == 0:
+            raise PermanentError("no")
+
+    kind = serial(fails)
+    first, second = (kind.enqueue(account=1, n=n).id for n in range(2))
+    turn()
+    assert store.discard(first, revision=Job.objects.get(pk=first).revision, using="default")
+    if by == "kit":
+        with JobsKit() as jobs:
+            jobs.run_until_idle()
+    else:
+        assert not claimer().is_nothing_left()
+        turn()
+    assert Job.objects.get(pk=second).state == "succeeded"
+
+
+def test_long_keys_are_stored_on_every_database(serial: Callable[..., Any]) -> None:
+    """What does not fit into the column is kept apart by its digest."""
+    kind = serial()
+    for last in "ab":
+        kind.using(tenant="t" * 64, serial_key="%" * 199 + last).enqueue(account=1)
+    keys = set(Job.objects.values_list("serial_key", flat=True))
+    assert {len(key) for key in keys} == {450}
+    assert len(keys) == 2
+
+
+def test_rows_of_one_call_keep_their_order(serial: Callable[..., Any]) -> None:
+    """enqueue_many in several statements, and with a key that is taken over: the order is that of the rows."""
+    kind = serial(key="evt:{n}", key_ttl=timedelta(seconds=10))
+    kind.enqueue(account=1, n=0)
+    turn()
+    later = [clock.now() + timedelta(hours=1)]
+
+    def ticking() -> Any:
+        later[0] += timedelta(milliseconds=1)
+        return later[0]
+
+    with clock.override(ticking):
+        results = kind.enqueue_many([{"account": 1, "n": n} for n in range(1200)])
+    order = Job.objects.filter(state="queued").order_by("available_at", "id").values_list("pk", flat=True)
+    assert list(order) == [result.id for result in results]

@@ -112,3 +112,24 @@ def test_names_that_cannot_be_lanes_are_refused(name: object) -> None:
     """A resource's name is a lane: short printable ASCII that marks nothing as set aside."""
     with pytest.raises(KeyFormatError):
         check_resource(name)
+
+
+def test_debt_of_a_slower_rate_is_not_carried_over() -> None:
+    """Somebody set 1/d by mistake, one job started, and they set 100/m again: nothing waits for a day."""
+    slow, fast = parse_rate("1/d"), parse_rate("100/m")
+    behind = slow.taken(None, NOW, 1)
+    assert fast.ready(behind, NOW) == 1
+    assert fast.next_at(behind, NOW) == NOW
+    assert fast.taken(behind, NOW, 1) == NOW + fast.spacing
+
+
+def test_clock_that_was_ahead_closes_nothing_for_as_long() -> None:
+    """The server's clock was an hour ahead when the last one started."""
+    rate = parse_rate("100/m")
+    assert rate.ready(rate.taken(None, NOW + timedelta(hours=1), 1), NOW) == 1
+
+
+@pytest.mark.parametrize(("text", "burst"), [("6/s", 6), ("15/s", 15), ("60/s", 60), ("90/m", 1), ("7200/h", 2)])
+def test_burst_is_what_comes_in_a_second(text: str, burst: int) -> None:
+    """Whole starts, also where the spacing is no whole number of microseconds."""
+    assert parse_rate(text).burst == burst
