@@ -110,7 +110,7 @@ def test_savepoint_of_the_caller_survives_a_failed_enqueue(server: Server, monke
 
     real = room.store_jobs
 
-    def breaking(news: Sequence[NewJob], *, using: str) -> dict[uuid.UUID, str]:
+    def breaking(news: Sequence[NewJob], *, using: str, now: object = None) -> dict[uuid.UUID, str]:
         if news[0].key == "order:2":
             raise OperationalError("the server went away")
         return real(news, using=using)
