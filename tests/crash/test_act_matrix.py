@@ -29,7 +29,7 @@ def test_act_whose_own_code_failed(make_acts: MakeActs, vendor: str) -> None:
     run_all(make_acts(), act_cells("raise", vendor), least=LEAST[vendor]["raise"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 @pytest.mark.parametrize("kind", CONNECTION)
 def test_act_that_lost_its_connection(make_acts: MakeActs, kind: str, vendor: str) -> None:
@@ -37,9 +37,14 @@ def test_act_that_lost_its_connection(make_acts: MakeActs, kind: str, vendor: st
     run_all(make_acts(), act_cells(kind, vendor), least=LEAST[vendor][kind])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["kill", "term", "freeze"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("kill", marks=pytest.mark.slow),
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("term", "freeze")),
+    ],
+)
 def test_act_of_a_process_that_ended_or_stood_still(make_acts: MakeActs, kind: str, vendor: str) -> None:
     """Every act in a process of its own that is killed, asked to end, or frozen until somebody else has done it."""
     run_all(make_acts(), act_cells(kind, vendor), least=LEAST[vendor][kind])
