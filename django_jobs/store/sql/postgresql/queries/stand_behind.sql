@@ -1,6 +1,5 @@
 -- purpose: let ready jobs that have arrived stand behind the one that has the turn of their serial key
--- guard: ready and just arrived, of keys whose turn somebody has and the caller holds; never the one that has it; a bounded
--- number, and not those that others hold: what is left is looked at again
+-- guard: ready and just arrived, of keys whose turn the caller holds and somebody has; never that job; held rows are skipped
 -- index: django_jobs_job_serial
 WITH others AS MATERIALIZED (
     SELECT l.id FROM django_jobs_job l
