@@ -15,7 +15,7 @@ from django_jobs.store.pauses import pause
 from tests.acceptance.conftest import MakeWorker, states, wait_until_done
 from tests.acceptance.workers import Witness, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.long, pytest.mark.django_db(transaction=True)]
 
 Rows = Callable[[], Counter[int]]
 NAME = "tests.acceptance.scheduled_handlers.every_second"

@@ -23,7 +23,7 @@ def make_acts(rows: object, database_url: str, tmp_path: Path) -> MakeActs:
     return lambda: ActMatrix(folder=tmp_path, database_url=database_url)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_act_whose_own_code_failed(make_acts: MakeActs, vendor: str) -> None:
     """Every act at every point where our own code raises."""
     run_all(make_acts(), act_cells("raise", vendor), least=LEAST[vendor]["raise"])
@@ -41,7 +41,7 @@ def test_act_that_lost_its_connection(make_acts: MakeActs, kind: str, vendor: st
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param("kill", marks=pytest.mark.slow),
+        pytest.param("kill", marks=pytest.mark.long),
         *(pytest.param(kind, marks=pytest.mark.long) for kind in ("term", "freeze")),
     ],
 )

@@ -20,7 +20,7 @@ FEW = (
     ("effect.after_call", "kill", "paying"),
 )
 # The kinds that every check of a change runs; the others take minutes each.
-EACH = {"kill", "raise", "lose_reply"}
+EACH = {"kill", "raise"}
 SHAPES = pytest.mark.parametrize("shape", [(1, 4), (2, 1), (2, 4)], ids=["1x4", "2x1", "2x4"])
 IN_SHAPES = ("raise", "term", *CONNECTION)
 

@@ -33,10 +33,9 @@ def make_outbox(make_worker: MakeWorker, tmp_path: Path) -> Iterator[MakeMatrix]
             yield lambda **options: OutboxMatrix(folder=tmp_path, make_worker=make_worker, receiver=receiver, **options)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "kill" else pytest.mark.long) for kind in PROCESS]
-)
+@pytest.mark.parametrize("kind", PROCESS)
 def test_every_point_of_a_delivery(make_outbox: MakeMatrix, kind: str, vendor: str) -> None:
     """Every cell of one kind; a frozen process has a second worker beside it, which delivers in its place."""
     matrix = make_outbox(workers=2 if kind == "freeze" else 1)

@@ -76,7 +76,7 @@ def is_delivered() -> bool:
     return not Delivery.objects.exclude(state="published").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f22_dispatcher_that_dies_between_publishing_and_marking(site: Site, rows: Rows, tmp_path: Path) -> None:
     """F22: with two dispatchers, what it had sent goes out again under the same id, and each key stays in order."""
     marker = tmp_path / "fired"
@@ -125,7 +125,7 @@ MOODS: dict[str, Callable[[Any, int], Answer]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", ["down at start", *MOODS])
 def test_f23_receiver_in_trouble(site: Site, rows: Rows, free_port: int, trouble: str) -> None:
     """F23: nothing counts as published that the receiver has not confirmed; once it is well all arrives in time."""
@@ -179,7 +179,7 @@ def _metric(port: int, name: str) -> float | None:
     return float(found[1]) if found else None
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f25_retention_while_workers_run(make_worker: MakeWorker, rows: Rows, vendor: str) -> None:
     """F25: old rows go while jobs are stored, run and finished; nothing open and no key that answers goes with them."""
     env = {"JOBS_IMPORTS": IMPORTS}
@@ -205,7 +205,7 @@ def test_f25_retention_while_workers_run(make_worker: MakeWorker, rows: Rows, ve
 IN_ONE_PROCESS = {"JOBS_IMPORTS": "tests.acceptance.handlers,tests.crash.scenario_handlers"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f30_fork_and_thread_that_outlive_their_job(make_worker: MakeWorker, rows: Rows, witness: Witness) -> None:
     """F30: neither a copy of the process nor a thread that stayed can act; the jobs and their neighbours are whole."""
     make_worker(threads=1, env=IN_ONE_PROCESS).start()

@@ -62,7 +62,7 @@ def test_look_that_lost_its_connection(due_tick: None, kind: str) -> None:
     assert_once()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_look(due_tick: None, database_url: str, tmp_path: Path) -> None:
     """A worker that dies inside has stored neither tick nor job, and the tick is due for any other."""
     marker = tmp_path / "fired"

@@ -18,7 +18,7 @@ from django_jobs.models import Attempt, Job, JobPayload, Worker
 from tests.acceptance.conftest import MakeWorker, wait_until_done
 from tests.acceptance.workers import Witness, WorkerProcess, wait_for
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.postgres]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.postgres]
 
 Rows = Callable[[], Counter[int]]
 DEPLOYS = Path(__file__).parent / "deploys"

@@ -41,7 +41,7 @@ def seed() -> int:
     return int(os.environ.get("F2_SEED") or time.time())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_f02_random_kills_over_500_jobs(make_worker: MakeWorker, rows: Rows, tmp_path: Path) -> None:
     """500 jobs and 25 kills in four children: 0 lost, 0 stuck, 0 charged twice; each loss is one of a kill."""

@@ -26,7 +26,7 @@ def is_stopping() -> bool:
     return Worker.objects.filter(stopping_at__isnull=False, stopped_at__isnull=True).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f03_hang_up_drains_and_never_stops_at_once(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """HUP to the whole group, as a terminal that closes sends it, and again after TERM: the handler may still finish."""
     work.enqueue(n=1, seconds=2.0)
@@ -44,7 +44,7 @@ def test_f03_hang_up_drains_and_never_stops_at_once(make_worker: MakeWorker, wit
     assert rows() == {1: 1}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_f03_interrupt_of_a_busy_group_counts_once(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """INT to every process of the group, as Ctrl-C sends it: one request to stop, and the handler ends in the grace."""
@@ -59,7 +59,7 @@ def test_f03_interrupt_of_a_busy_group_counts_once(make_worker: MakeWorker, witn
     assert (states(), rows()) == ({"succeeded": 1}, {1: 1})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f03_kill_within_the_grace_loses_nothing(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """TERM, and KILL of the whole group before the grace is over: one lost attempt, and another worker runs the job."""
     job_id = work.enqueue(n=1, seconds=3.0).id
@@ -78,7 +78,7 @@ def test_f03_kill_within_the_grace_loses_nothing(make_worker: MakeWorker, witnes
     assert (job.state, job.unknown_count, job.transient_count) == ("succeeded", 0, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_f03_stop_of_a_full_worker_is_over_in_its_grace_and_two_seconds(
     make_worker: MakeWorker, witness: Witness, rows: Rows
@@ -103,7 +103,7 @@ def test_f03_stop_of_a_full_worker_is_over_in_its_grace_and_two_seconds(
     assert group_members(worker.pid) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f03_quit_shows_the_stacks_of_every_process_and_goes_on(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:

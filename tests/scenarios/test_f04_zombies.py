@@ -49,7 +49,7 @@ def freeze_at_each_point(make_matrix: Callable[..., Matrix], *, rounds: int) -> 
     print(f"\nF4: {jobs} stops, {refused} late ends refused and counted, 0 accepted")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_f04_frozen_at_four_points(make_matrix: Callable[..., Matrix]) -> None:
     """Four stops: one accepted end each, by the new owner; one effect, one row; the late end is refused and counted."""
@@ -71,7 +71,7 @@ def refusals() -> Iterator[Callable[[], int]]:
     yield lambda: telemetry.counts["lease.refused"] - before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f04_ten_thousand_stale_ends_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """10,000 ends of every kind under the attempt id of a former owner, from four threads: none accepted, each told."""
     caplog.set_level(logging.ERROR, logger="django_jobs.lease")  # 10,000 lines that are all the same
@@ -103,7 +103,7 @@ def test_f04_ten_thousand_stale_ends_change_nothing(caplog: pytest.LogCaptureFix
     print(f"\nF4: {STALE} stale ends, {told()} refused, 0 accepted, in {time.monotonic() - began:.1f} s")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f05_woken_worker_whose_row_was_pruned_registers_again(
     make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:

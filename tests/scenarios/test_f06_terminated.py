@@ -45,7 +45,7 @@ def run_in_one_process(matrix: Matrix, chosen: Iterable[Cell]) -> None:
     assert set(states()) == {"succeeded"}, "the next handlers find a connection that works"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f06_all_connections_ended_for_twenty_seconds(make_worker: MakeWorker, witness: Witness, rows: Rows) -> None:
     """Every 2 s under load: the same processes, nothing is lost, and work flows again within 5 s each time."""
     workers = [make_worker(threads=2, times=PATIENT).start() for _ in range(2)]
@@ -75,7 +75,7 @@ def test_f06_all_connections_ended_for_twenty_seconds(make_worker: MakeWorker, w
     assert max(flows) <= 5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_f06_terminated_around_the_statements_that_matter(make_matrix: Callable[..., Matrix], vendor: str) -> None:
     """Claim, renewal, intent, confirmation, finish and rescue: the same processes, and each job ends as it should."""

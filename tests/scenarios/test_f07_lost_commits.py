@@ -47,13 +47,13 @@ def lose_commits(
     print(f"\nF7 {fault}: {rule.hit} COMMITs lost over {jobs} jobs, 0 wrong outcomes; attempts {dict(outcomes())}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f07_fifty_lost_commit_replies(proxy: PostgresProxy, make_worker: MakeWorker, rows: Rows) -> None:
     """50 replies are lost: what was committed counts, and what was not is done again."""
     lose_commits(proxy, make_worker, rows, fault="drop_reply", times=50, seconds=120)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f07_fifty_lost_commit_requests(proxy: PostgresProxy, make_worker: MakeWorker, rows: Rows) -> None:
     """50 requests are lost: nothing of theirs was written, and all is done again."""
     lose_commits(proxy, make_worker, rows, fault="drop_request", times=50, seconds=120)
@@ -66,7 +66,7 @@ def test_f07_a_thousand_lost_commit_replies(proxy: PostgresProxy, make_worker: M
     lose_commits(proxy, make_worker, rows, fault="drop_reply", times=1000, seconds=1500)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["drop_reply", "drop_request"])
 def test_f07_statements_that_commit_by_themselves(
     proxy: PostgresProxy, make_worker: MakeWorker, rows: Rows, fault: Literal["drop_reply", "drop_request"]

@@ -73,7 +73,7 @@ def other_sessions() -> int:
         return int(cursor.fetchone()[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f08_nothing_passes_for_five_seconds(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows, tmp_path: Path
 ) -> None:
@@ -90,7 +90,7 @@ def test_f08_nothing_passes_for_a_minute(
     hole(proxy, make_worker, witness, rows, tmp_path, seconds=60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f08_connections_that_died_silently_are_left(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
@@ -115,7 +115,7 @@ def test_f08_connections_that_died_silently_are_left(
     assert not Job.objects.filter(lost_count__gt=0).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f08_worker_in_a_hole_for_good_is_replaced_and_still_ends(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:
@@ -149,7 +149,7 @@ def test_f08_worker_in_a_hole_for_good_is_replaced_and_still_ends(
     assert rows() == {1: 1}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_f08_every_connection_reset_under_load(
     proxy: PostgresProxy, make_worker: MakeWorker, witness: Witness, rows: Rows
 ) -> None:

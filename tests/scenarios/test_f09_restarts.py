@@ -24,7 +24,7 @@ from tests.acceptance.outbox_handlers import HAPPENED
 from tests.acceptance.workers import QUICK, Witness, wait_for
 from tests.clusters import Cluster
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.long]
 
 Rows = Callable[[], Counter[int]]
 PATIENT = {**QUICK, "JOBS_SILENT_AFTER": "60"}  # a restart may take long on a busy machine, and is nobody's silence

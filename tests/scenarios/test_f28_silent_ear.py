@@ -15,7 +15,7 @@ from tests.acceptance.conftest import MakeWorker, wait_until_done
 from tests.acceptance.handlers import row
 from tests.acceptance.workers import QUICK, Witness, pass_time, wait_for
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres, pytest.mark.long]
 
 Rows = Callable[[], Counter[int]]
 POLL = 3.0

@@ -12,7 +12,7 @@ from tests.acceptance.conftest import MakeWorker, wait_until_done
 from tests.acceptance.workers import Witness, wait_for
 from tests.scenarios.handlers import gil, stuck_value
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 Rows = Callable[[], Counter[int]]
 IMPORTS = {"JOBS_IMPORTS": "tests.acceptance.handlers,tests.scenarios.handlers"}

@@ -18,7 +18,7 @@ from tests.acceptance.handlers import row
 from tests.acceptance.workers import Witness, WorkerProcess, wait_for
 from tests.scenarios.handlers import MEGABYTE, eats_memory, limited_memory
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long]
 
 Rows = Callable[[], Counter[int]]
 IMPORTS = {"JOBS_IMPORTS": "tests.acceptance.handlers,tests.scenarios.handlers"}

@@ -43,7 +43,7 @@ def seconds_for_neighbours(first: int) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_f17_poison_is_convicted_after_three_deaths_and_takes_nobody_along(
     make_worker: MakeWorker, witness: Witness, rows: Rows

@@ -149,7 +149,7 @@ def test_a_handler_that_is_wrong_anyway_is_told_first(matrix: CrashMatrix, decla
     assert "found:    0 effects" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_correct_plain_handler_passes(matrix: CrashMatrix, declare: Declare) -> None:
     """A function in one transaction with its success survives everything; nothing is left of the runs."""
 
@@ -165,7 +165,7 @@ def test_a_correct_plain_handler_passes(matrix: CrashMatrix, declare: Declare) -
     assert not Job.objects.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_correct_effect_passes(
     matrix: CrashMatrix, charge: Any, declare: Declare, downstream: FakeDownstream

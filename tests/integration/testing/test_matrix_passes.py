@@ -18,7 +18,7 @@ from django_jobs.effects import adapter
 from django_jobs.testing import CrashMatrix, FakeDownstream, JobsClock, JobsKit
 from tests.integration.testing.conftest import Declare
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 TYPE = "kit.order.shipped"
 PARTNER = {

@@ -50,7 +50,7 @@ def test_a_fault_is_checked() -> None:
         WorkerProcess(fault=("kill", "nowhere"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_killed_at_a_point(server: Server, jobs_worker: Callable[..., WorkerProcess]) -> None:
