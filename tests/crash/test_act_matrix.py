@@ -37,14 +37,9 @@ def test_act_that_lost_its_connection(make_acts: MakeActs, kind: str, vendor: st
     run_all(make_acts(), act_cells(kind, vendor), least=LEAST[vendor][kind])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("kill", marks=pytest.mark.long),
-        *(pytest.param(kind, marks=pytest.mark.long) for kind in ("term", "freeze")),
-    ],
-)
+@pytest.mark.parametrize("kind", ["kill", "term", "freeze"])
 def test_act_of_a_process_that_ended_or_stood_still(make_acts: MakeActs, kind: str, vendor: str) -> None:
     """Every act in a process of its own that is killed, asked to end, or frozen until somebody else has done it."""
     run_all(make_acts(), act_cells(kind, vendor), least=LEAST[vendor][kind])
