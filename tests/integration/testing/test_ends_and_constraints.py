@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -39,6 +41,15 @@ def test_r68_who_ends_the_test_run_is_heard(
     assert len(jobs.drain()) == 0, "the kit goes on"
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C as Python hears it, also where whoever started the tests has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_r68_ctrl_c_cancels_the_coroutine_that_is_waited_for(jobs: JobsKit, declare: Declare) -> None:
     """R68: Ctrl-C reaches the test's thread while the loop waits; the coroutine is cancelled, and its thread ends."""
     seen: list[object] = []
