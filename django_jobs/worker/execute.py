@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import inspect
 import json
@@ -22,7 +23,7 @@ from django_jobs.masking import described
 from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import note_refusal, succeed
 from django_jobs.store.completion import read_back
-from django_jobs.worker import coroutines
+from django_jobs.worker import coroutines, hygiene
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.blocked import Blocked
 from django_jobs.worker.commit import check_transaction, one_transaction
@@ -31,7 +32,6 @@ from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
 from django_jobs.worker.finish import record_error, record_failure, record_success
 from django_jobs.worker.following import close_if_last, enqueue_following, pass_turn_on
-from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
 logger = logging.getLogger("django_jobs.worker")
@@ -42,7 +42,7 @@ FORK_RETURNED = 70  # exit code; EX_SOFTWARE of sysexits.h
 def execute(attempt: RunningAttempt) -> None:
     """Run the attempt and record its end; never raises, so that no handler can end its thread."""
     freshen(attempt.using)
-    watch_all(attempt.using)
+    hygiene.watch_all(attempt.using)
     commit_for_certain(attempt.using)
     attempt.connection = connections[attempt.using]
     tell_start(attempt)
@@ -166,8 +166,7 @@ def _after_error(attempt: RunningAttempt, error: BaseException) -> None:
 def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) -> Any:
     definition = attempt.definition
     if definition.atomic:
-        _run_atomic(attempt, arguments, inside)
-        return None
+        return _run_atomic(attempt, arguments, inside)
     if definition.takes_context:
         return _call(attempt, JobContext(attempt, inside), **arguments)
     return _call(attempt, **arguments)
@@ -209,20 +208,32 @@ def _end_fork(attempt: RunningAttempt) -> NoReturn:
     os._exit(FORK_RETURNED)
 
 
-def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) -> None:
-    """Run a plain handler in one transaction with its success, which is its last statement."""
-    definition = attempt.definition
+class _Untouched(Exception):  # noqa: N818  no error: leaves the block of a handler that has written nothing
+    """The handler has sent no statement, so there is nothing to commit together with its success."""
+
+
+def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) -> Any:
+    """Run a plain handler in one transaction with its success, which is its last statement.
+
+    Where the transaction would hold the success alone it is left, and the caller records the success by one statement.
+    """
+    result = None
     with (
+        contextlib.suppress(_Untouched),
         one_transaction(attempt, operation="an atomic handler"),
         limited_idling(attempt.using, attempt.lease_remaining),
     ):
-        result = encode_result(_call(attempt, **arguments), attempt.claimed.job_type)
+        result = _call(attempt, **arguments)
+        encoded = encode_result(result, attempt.claimed.job_type)
         store_held_back(inside)
         inside.commits_with_success = False  # what runs on commit is outside of it
         attempt.check_open()
         check_transaction(attempt)
-        succeed(attempt, result=result, budget=definition.terms.budget)
-        enqueue_following(attempt, result)
+        if hygiene.is_untouched(connections[attempt.using]):
+            raise _Untouched
+        succeed(attempt, result=encoded, budget=attempt.definition.terms.budget)
+        enqueue_following(attempt, encoded)
+    return result
 
 
 def _finish_plain(attempt: RunningAttempt, result: Any) -> None:

@@ -147,6 +147,14 @@ def end_transaction(connection: BaseDatabaseWrapper) -> None:
             watch.current.kept.end()
 
 
+def is_untouched(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether there is nothing to commit: the block that was begun has sent no statement, and none waits for it."""
+    watch = watched(connection)
+    if watch is None or watch.current is None or connection.run_on_commit or connection.needs_rollback:
+        return False
+    return watch.current.kept.is_untouched
+
+
 def check_block(connection: BaseDatabaseWrapper) -> None:
     """Refuse to go on when the block was ended by somebody else.
 

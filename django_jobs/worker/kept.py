@@ -70,6 +70,11 @@ class Kept:
         self._look()
         return self._ended or (self._began is not None and self._ask() not in (None, self._began))
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing has been sent since the block was entered; with SQLite's driver a block begins with BEGIN."""
+        return self._watches and not (self._is_open or self._ended) and self._is_idle
+
     def _look(self) -> None:
         if self._is_idle:
             self._ended = self._ended or self._is_open
