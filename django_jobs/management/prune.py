@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.domain.states import Pruning
 from django_jobs.exceptions import DefinitionError
-from django_jobs.management.commands.runworker import at_least_one, seconds
+from django_jobs.management.numbers import at_least_one, seconds
 from django_jobs.operate.prune import BATCH, WHY_EVENT_KEPT, WHY_KEPT, Pruned, prune, taken_text
 from django_jobs.operate.wording import counted
 

@@ -15,13 +15,14 @@ from django_jobs.conf import get_settings
 from django_jobs.domain.states import JobState
 from django_jobs.management.bounding import RESOURCE_VERBS
 from django_jobs.management.cancelling import CANCEL_VERBS
-from django_jobs.management.commands.runworker import add_worker_arguments, at_least_one, seconds, work
+from django_jobs.management.commands.runworker import add_worker_arguments, work
 from django_jobs.management.compensating import COMPENSATE_VERBS
 from django_jobs.management.composing import COMPOSING_VERBS
 from django_jobs.management.crashtest import add_crashtest, run_crashtest
 from django_jobs.management.deciding_jobs import DECISION_VERBS
 from django_jobs.management.events import EVENT_VERBS
 from django_jobs.management.groups import add_groups, run_groups
+from django_jobs.management.numbers import at_least_one, seconds
 from django_jobs.management.overviews import OVERVIEW_VERBS
 from django_jobs.management.pausing import PAUSE_VERBS
 from django_jobs.management.prune import add_prune, run_prune

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_jobs.management.commands.runworker import seconds
+from django_jobs.management.numbers import seconds
 from django_jobs.management.verb import USAGE, Options, Verb, Write, add_json, as_json
 from django_jobs.operate.prune import taken_text
 from django_jobs.operate.verify import PATIENCE, Report, verify

@@ -19,6 +19,7 @@ from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import HeartbeatFileError
 from django_jobs.faults.arming import arm_from_environment
 from django_jobs.management import reload
+from django_jobs.management.numbers import age, at_least_one, port_number, seconds
 from django_jobs.models import Job
 from django_jobs.operate.batch_runner import BATCHES
 from django_jobs.operate.replay_runner import REPLAYS
@@ -31,57 +32,6 @@ from django_jobs.worker.outlet import Outlet, port
 from django_jobs.worker.supervisor import Supervisor
 
 logger = logging.getLogger("django_jobs.worker")
-
-
-OLDEST = 30 * 86400  # seconds
-
-
-def at_least_one(text: str) -> int:
-    """Read a whole number of at least 1."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        msg = f"{text!r} is not a whole number of at least 1"
-        raise argparse.ArgumentTypeError(msg)
-    return number
-
-
-def seconds(text: str) -> float:
-    """Read a time in seconds, at least one."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 <= value < 86400:
-        msg = f"{text!r} is not a number of seconds from 1 to 86400"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
-def age(text: str) -> float:
-    """Read an age in seconds, from one to thirty days."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 <= value <= OLDEST:
-        msg = f"{text!r} is not a number of seconds from 1 to {OLDEST}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
-def port_number(text: str) -> int:
-    """Read a port, or 0."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 65536:
-        msg = f"{text!r} is not a port from 0 to 65535"
-        raise argparse.ArgumentTypeError(msg)
-    return number
 
 
 def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
