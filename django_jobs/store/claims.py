@@ -228,7 +228,13 @@ def _claim_all(
             "oldest": request.oldest,
         },
         using=using,
+        without=_not_needed(request, beyond),
     )
+
+
+def _not_needed(request: ClaimRequest, beyond: Sequence[Place]) -> tuple[str, ...]:
+    """Return the parts of the statement that would find nothing."""
+    return (*(() if beyond else ("beyond",)), *(() if request.suspects else ("suspects",)))
 
 
 def place_params(places: Sequence[Place]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,14 +23,20 @@ from django_jobs.store.contention import run_again
 Row = dict[str, Any]
 _prepare = False
 THEN = "\n-- then\n"
+_PART = re.compile(r"^ *-- part: (\w+)\n(.*?)^ *-- end\n", re.DOTALL | re.MULTILINE)
 COMPUTED = ("now", "claimed_at", "renewed_at", "event_created_at", "suspect_at")  # instants that are no columns
 
 
 @cache
-def load(vendor: str, name: str) -> tuple[str, ...]:
-    """Read ``sql/<vendor>/<name>.sql``; SQLite files may hold several statements, parted by ``-- then``."""
+def load(vendor: str, name: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Read ``sql/<vendor>/<name>.sql``; SQLite files may hold several statements, parted by ``-- then``.
+
+    What stands between ``-- part: <one of without>`` and ``-- end`` is left out: the server would set up at each run
+    what then finds nothing, which for a claim costs a third of its time.
+    """
     text = resources.files("django_jobs.store").joinpath("sql", vendor, f"{name}.sql").read_text(encoding="utf-8")
-    return tuple(text.split(THEN))
+    whole = _PART.sub(lambda found: "" if found[1] in without else found[2], text)
+    return tuple(whole.split(THEN))
 
 
 def names(vendor: str) -> set[str]:
@@ -38,8 +45,8 @@ def names(vendor: str) -> set[str]:
     return {item.name.removesuffix(".sql") for item in folder.iterdir() if item.name.endswith(".sql")}
 
 
-def run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
-    """Run one named statement and return its rows.
+def run(name: str, params: Mapping[str, Any], *, using: str, without: tuple[str, ...] = ()) -> list[Row]:
+    """Run one named statement, on PostgreSQL ``without`` some of its parts, and return its rows.
 
     On PostgreSQL a transition is one statement. Outside a transaction it is run again when a serialization failure or a
     deadlock undid it, which happens where the server's default isolation level is a stricter one. On SQLite it is
@@ -47,17 +54,17 @@ def run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
     rest is not run.
     """
     if faults.plan is None:
-        return _run(name, params, using=using)
+        return _run(name, params, using=using, without=without)
     faults.before(name, using=using)
-    rows = _run(name, params, using=using)
+    rows = _run(name, params, using=using, without=without)
     if rows and not is_inside(connections[using]):
         faults.after(name, using=using, committed=True)
     return rows
 
 
-def _run(name: str, params: Mapping[str, Any], *, using: str) -> list[Row]:
+def _run(name: str, params: Mapping[str, Any], *, using: str, without: tuple[str, ...]) -> list[Row]:
     connection = connections[using]
-    statements = load(connection.vendor, name)
+    statements = load(connection.vendor, name, without)
     if connection.vendor == "postgresql":
         given = {"now": clock.injected(), **params}
         if is_inside(connection):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_jobs.store import statements
+from django_jobs.store.prepared import numbered
 
 Node = dict[str, Any]
 BIG = {"django_jobs_job", "django_jobs_idempotencykey", "django_jobs_attempt", "django_jobs_jobpayload"}
@@ -71,18 +71,11 @@ def explained(sql: str, params: Any = None, *, options: str = "FORMAT JSON") -> 
 
 def prepare(name: str) -> list[str]:
     """Prepare a statement of the store as ``this``; returns the names of its parameters in their order."""
-    names: list[str] = []
-
-    def number(found: re.Match[str]) -> str:
-        if found[1] not in names:
-            names.append(found[1])
-        return f"${names.index(found[1]) + 1}"
-
-    text = re.sub(r"%\((\w+)\)s", number, statements.load("postgresql", name)[0])
+    text, names = numbered(statements.load("postgresql", name)[0])
     with connection.cursor() as cursor:
         cursor.execute("DEALLOCATE ALL")
-        cursor.execute(f"PREPARE this AS {text}")
-    return names
+        cursor.execute(f"PREPARE this AS {text.decode()}")
+    return list(names)
 
 
 def execute(names: list[str], params: dict[str, Any], *, options: str = "FORMAT JSON") -> Run:

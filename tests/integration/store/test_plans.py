@@ -18,6 +18,7 @@ from pytest_django import DjangoDbBlocker
 from django_jobs import clock, store
 from django_jobs.store import statements
 from django_jobs.store.keys import key_holder
+from django_jobs.store.prepared import numbered
 from tests.databases import Server
 from tests.factories import JOB_TYPE, JobFactory
 from tests.scenes import known
@@ -81,17 +82,9 @@ def _explain(sql: str, params: Any = None) -> list[dict[str, Any]]:
 
 def _prepared(name: str, params: dict[str, Any]) -> list[dict[str, Any]]:
     """Explain a statement of the store the way a worker's connection plans it."""
-    text = statements.load("postgresql", name)[0]
-    names: list[str] = []
-
-    def number(found: re.Match[str]) -> str:
-        if found[1] not in names:
-            names.append(found[1])
-        return f"${names.index(found[1]) + 1}"
-
-    prepared = re.sub(r"%\((\w+)\)s", number, text)
+    text, names = numbered(statements.load("postgresql", name)[0])
     with connection.cursor() as cursor:
-        cursor.execute(f"PREPARE this AS {prepared}")
+        cursor.execute(f"PREPARE this AS {text.decode()}")
     values = {"now": None, **params}
     return _explain(f"EXECUTE this({', '.join(['%s'] * len(names))})", [values[name] for name in names])
 

@@ -18,7 +18,7 @@ from django_jobs.domain.retry import Counters
 from django_jobs.domain.states import DeadReason, LossCause
 from django_jobs.models import Job, Worker
 from django_jobs.models.fields import InstantField, from_text, to_text
-from django_jobs.store import statements
+from django_jobs.store import claims, statements
 from django_jobs.store.completion import lock_for_completion
 from django_jobs.store.keys import key_holder, note_duplicate
 from django_jobs.store.times import database_now, read_now
@@ -149,6 +149,27 @@ def test_time_is_read_after_the_wait_for_the_write_lock(server: Server, monkeypa
     store.succeed(proof, result=None, budget=BUDGET)
 
     assert begun == [True]
+
+
+PARTS = ("beyond", "suspects")
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "without", [(), PARTS[:1], PARTS[1:], PARTS], ids=["whole", "no beyond", "no suspects", "least"]
+)
+def test_claim_without_some_of_its_parts(
+    database: Server, monkeypatch: pytest.MonkeyPatch, without: tuple[str, ...]
+) -> None:
+    """Each form is a statement that finds what is ready; the parts are marked in pairs, and what is left out is gone."""
+    monkeypatch.setattr(claims, "_not_needed", lambda *_: without)
+    job = JobFactory(queued=True)
+    (text,) = statements.load("postgresql", "claim", without)
+
+    assert [found.job_id for found in store.claim(request(1), using="default")] == [job.pk]
+    assert "-- part" not in text
+    assert "-- end" not in text
+    assert {part for part in PARTS if f"{part} AS MATERIALIZED" not in text} == set(without)
 
 
 @pytest.fixture

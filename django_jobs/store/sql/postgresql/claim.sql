@@ -40,6 +40,7 @@ ready AS MATERIALIZED (
         FOR NO KEY UPDATE OF j SKIP LOCKED
     ) AS found
 ),
+-- part: beyond
 beyond AS MATERIALIZED (
     SELECT found.id, q.queue_name, q.lane, found.priority, found.available_at
     FROM clock, unnest(
@@ -72,6 +73,8 @@ beyond AS MATERIALIZED (
         FOR NO KEY UPDATE OF j SKIP LOCKED
     ) AS found
 ),
+-- end
+-- part: suspects
 suspects AS MATERIALIZED (
     SELECT found.id, q.queue_name, q.lane, found.priority, found.available_at
     FROM clock, served q
@@ -90,6 +93,7 @@ suspects AS MATERIALIZED (
     ORDER BY found.available_at, found.id
     LIMIT %(suspects)s::bigint
 ),
+-- end
 allowed AS MATERIALIZED (
     SELECT one.id, one.priority, one.available_at, q.places, q.room,
         row_number() OVER (
@@ -98,7 +102,15 @@ allowed AS MATERIALIZED (
         row_number() OVER (
             PARTITION BY one.queue_name
             ORDER BY CASE WHEN %(oldest)s::bool THEN one.available_at END, one.priority DESC, one.available_at, one.id) AS nth
-    FROM (SELECT * FROM ready UNION SELECT * FROM beyond UNION SELECT * FROM suspects) AS one
+    FROM (
+        SELECT * FROM ready
+        -- part: beyond
+        UNION SELECT * FROM beyond
+        -- end
+        -- part: suspects
+        UNION SELECT * FROM suspects
+        -- end
+    ) AS one
     JOIN served q ON q.queue_name = one.queue_name AND q.lane = one.lane
 ),
 picked AS MATERIALIZED (
