@@ -75,7 +75,10 @@ def refuse(sqlstate: str, message: str) -> Callable[[str], None]:
 
 
 def _instead_of_next(connection: BaseDatabaseWrapper, act: Callable[[Any, Callable[[], object]], NoReturn]) -> None:
-    """Call ``act`` with the driver's connection and the next statement or COMMIT, which it may do or not."""
+    """Call ``act`` with the driver's connection and the next statement or COMMIT, which it may do or not.
+
+    Where the job ends before it sends anything, the worker takes its wrappers off the connection: the fault is over then.
+    """
     raw: Any = connection.connection
 
     def around(execute: Callable[..., Any], *arguments: Any) -> Any:
@@ -89,9 +92,12 @@ def _instead_of_next(connection: BaseDatabaseWrapper, act: Callable[[Any, Callab
         connection.execute_wrappers.remove(around)
         del raw.commit  # the method of its class is back
 
-    def commit() -> NoReturn:
-        restore()
-        act(raw, raw.commit)
+    def commit() -> None:
+        if around in connection.execute_wrappers:
+            restore()
+            act(raw, raw.commit)
+        del raw.commit
+        raw.commit()
 
     connection.execute_wrappers.insert(0, around)  # whoever adds one for a block takes the last one away
     raw.commit = commit

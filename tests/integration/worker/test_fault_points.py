@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from django_jobs import JobContext, faults
 from django_jobs.exceptions import JobCancelled
@@ -15,9 +15,10 @@ from django_jobs.faults.kinds import KINDS
 from django_jobs.models import Attempt
 from django_jobs.store.brief import IDLE, briefly
 from django_jobs.store.limits import locked
-from django_jobs.worker.connection import bounded
+from django_jobs.worker import hygiene
+from django_jobs.worker.connection import bounded, clean
 from django_jobs.worker.rescue import PATIENCE
-from tests.integration.worker.conftest import Declare, run_one, the_job
+from tests.integration.worker.conftest import Declare, run_one, the_job, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -138,3 +139,20 @@ def test_record_of_a_plain_job_names_its_points_in_their_order(declare: Declare,
     own = ["handler.before", "handler.after", "finish.before", *inside, "finish.after_commit"]
     assert seen[-len(own) :] == own
     assert Attempt.objects.filter(job_id=uuid.UUID(str(the_job().pk))).count() == 1
+
+
+@pytest.mark.postgres
+def test_fault_that_met_no_statement_ends_with_its_job(table: Table) -> None:
+    """What is armed at a job's last moment harms no later job of the thread: its COMMIT is done, on the same connection."""
+    connection = connections["default"]
+    hygiene.watch_all("default")
+    KINDS["lose_reply"]("default")
+    raw = connection.connection
+
+    clean("default")
+    with transaction.atomic():
+        write(1)
+
+    assert table() == [1]
+    assert connection.connection is raw
+    assert "commit" not in vars(raw)
