@@ -77,7 +77,7 @@ def refuse(sqlstate: str, message: str) -> Callable[[str], None]:
 def _instead_of_next(connection: BaseDatabaseWrapper, act: Callable[[Any, Callable[[], object]], NoReturn]) -> None:
     """Call ``act`` with the driver's connection and the next statement or COMMIT, which it may do or not.
 
-    Where the job ends before it sends anything, the worker takes its wrappers off the connection: the fault is over then.
+    Where the job ends before it sends anything, the worker takes its wrappers off the connection: the fault is over.
     """
     raw: Any = connection.connection
 
