@@ -14,6 +14,7 @@ from django_jobs import store
 from django_jobs.domain.states import DeadReason
 from django_jobs.models import Attempt, Job, SerialTurn
 from django_jobs.store import statements
+from django_jobs.store.claims import Place, before_all
 from django_jobs.store.turns import arrived, settle_turns, stale
 from tests.concurrency.test_completion_races import _wait_for_a_waiter
 from tests.crowd import meanwhile, together
@@ -99,8 +100,9 @@ def test_row_that_a_project_holds_stops_nobody(server: Server) -> None:
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("beyond", [(), (before_all(QUEUE),)], ids=["from the head", "behind a place"])
 def test_claim_that_looked_before_the_turn_was_lost_leaves_the_job(
-    server: Server, database_url: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, database_url: str, monkeypatch: pytest.MonkeyPatch, beyond: tuple[Place, ...]
 ) -> None:
     """Between its look and its lock the job became a dead letter, its turn another's, and it was replayed: it waits."""
     news = [new_job(serial_key="account:1", serial_skips=True) for _ in range(2)]
@@ -123,7 +125,8 @@ def test_claim_that_looked_before_the_turn_was_lost_leaves_the_job(
         real = statements.load
         monkeypatch.setattr(statements, "load", lambda vendor, name: slow if name == "claim" else real(vendor, name))
         found = together(
-            lambda: store.claim(request(1), using="default"), lambda: (_wait_for_a_waiter(database_url), finish())
+            lambda: store.claim(request(1, beyond=beyond), using="default"),
+            lambda: (_wait_for_a_waiter(database_url), finish()),
         )
 
     assert found[0] == []
