@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from django_jobs.admin.decisions import deciding_urls, decision_links
 from django_jobs.admin.reading import ReadingAdmin
 from django_jobs.admin.showing import badge, link, one_line, table, two_lines, when
 from django_jobs.conf import get_settings
+from django_jobs.domain.served import Served
 from django_jobs.domain.states import JobState
 from django_jobs.models import Job, Worker
 from django_jobs.store.times import read_now
@@ -75,8 +75,8 @@ class WorkerAdmin(ReadingAdmin):
     def serves(self, worker: Worker) -> str:
         """Show which queues it serves."""
         try:
-            return one_line(", ".join(map(str, json.loads(worker.queues))) or "all")
-        except (ValueError, TypeError):
+            return one_line(str(Served.from_text(worker.queues)))
+        except ValueError:
             return one_line(worker.queues)
 
     @admin.display(description="Code")

@@ -6,12 +6,10 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
-from django.utils import timezone
-
+from django_jobs.backends.task_alias import alias_of
 from django_jobs.backends.task_names import (
     TaskContext,
     TaskError,
@@ -19,8 +17,7 @@ from django_jobs.backends.task_names import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
-from django_jobs.backends.task_stored import task_as_stored
-from django_jobs.define.django_task import backend_alias
+from django_jobs.backends.task_stored import local_time, task_as_stored
 from django_jobs.domain.states import AttemptOutcome, JobState
 from django_jobs.enqueue.inside import current
 from django_jobs.enqueue.outcome import EnqueueResult
@@ -123,8 +120,8 @@ def enqueued_result(
         result = read_result(str(enqueued.id), using=enqueued.database, backend=backend, is_new=enqueued.created)
     except TaskResultDoesNotExist:
         result = _pruned(enqueued, task=task, backend=backend, args=args, kwargs=kwargs)
-    object.__setattr__(result, "task", task)
-    object.__setattr__(result, "outcome", enqueued.outcome)
+    for name, value in (("task", task), ("backend", backend), ("outcome", enqueued.outcome)):
+        object.__setattr__(result, name, value)
     return result
 
 
@@ -146,17 +143,17 @@ def _pruned(enqueued: EnqueueResult, **fields: Any) -> DurableTaskResult:
 
 def result_of(job: Job, attempts: Sequence[Attempt], *, using: str, backend: str = "") -> DurableTaskResult:
     """Tell a job and its attempts as Django does."""
-    alias = backend or backend_alias(using)
+    alias = alias_of(job, using=using, asked=backend)
     args, kwargs = _arguments(job)
     status = _STATUS.get(job.state, TaskResultStatus.READY)
     result = DurableTaskResult(
         task=task_as_stored(job, alias),
         id=str(job.pk),
         status=status,
-        enqueued_at=_local(job.created_at),
-        started_at=_local(attempts[0].started_at) if attempts else None,
-        last_attempted_at=_local(attempts[-1].started_at) if attempts else None,
-        finished_at=_local(job.finished_at or job.dead_at),
+        enqueued_at=local_time(job.created_at),
+        started_at=local_time(attempts[0].started_at) if attempts else None,
+        last_attempted_at=local_time(attempts[-1].started_at) if attempts else None,
+        finished_at=local_time(job.finished_at or job.dead_at),
         args=args,
         kwargs=kwargs,
         backend=alias,
@@ -201,8 +198,3 @@ def _error(attempt: Attempt) -> Any:
     if not attempt.error_type:
         path = "django_jobs.exceptions.JobsError"
     return TaskError(exception_class_path=path, traceback=told)
-
-
-def _local(value: datetime | None) -> datetime | None:
-    """Return a time as Django's backends do: naive in the current zone where the project has no time zones."""
-    return value if value is None or settings.USE_TZ else timezone.make_naive(value)

@@ -28,12 +28,9 @@ def durable_aliases() -> list[str]:
     return [alias for alias, one in configured.items() if _is_durable(one.get("BACKEND"))]
 
 
-def backend_alias(using: str = "") -> str:
-    """Return the alias in ``TASKS`` of the package's backend, of one that stores on ``using`` first; else "default"."""
-    configured: dict[str, Any] = getattr(settings, "TASKS", {})
-    aliases = durable_aliases()
-    there = [alias for alias in aliases if configured[alias].get("OPTIONS", {}).get("DATABASE") == using]
-    return next(iter([*there, *aliases]), "default")
+def backend_alias() -> str:
+    """Return the first alias in ``TASKS`` of the package's backend; else "default"."""
+    return next(iter(durable_aliases()), "default")
 
 
 @functools.cache

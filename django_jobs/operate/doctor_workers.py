@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import timedelta
 
+from django_jobs.domain.served import Served
 from django_jobs.models import Job, Worker
 from django_jobs.operate.finding import Finding, Look, Surroundings, info, some, warning
 from django_jobs.operate.wording import duration, relative
@@ -83,10 +83,8 @@ def _queues_served(around: Surroundings) -> Iterator[Finding]:
                 "Start 'manage.py runworker'.",
             )
         return
-    served = [json.loads(worker.queues) for worker in workers]
-    if not all(served):
-        return  # a worker without a choice serves every queue
-    left = [queue for queue in waiting if not any(queue in queues for queues in served)]
+    served = [Served.from_text(worker.queues) for worker in workers]
+    left = [queue for queue in waiting if not any(queue in one for one in served)]
     if left:
         yield warning(
             "queue-not-served",

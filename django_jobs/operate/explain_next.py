@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
 from django_jobs.domain.lanes import is_aside, kind_in, waits_for_turn
+from django_jobs.domain.served import Served
 from django_jobs.domain.states import AttemptOutcome, JobState, PauseKind
 from django_jobs.masking import redactor
 from django_jobs.models import Job, OperatorAction, SerialTurn, Worker
@@ -144,7 +145,7 @@ def _obstacles(history: JobHistory) -> Iterator[str]:
         yield f"If it has not started by {end}, it is dead-lettered."
     yield from _held_back(history)
     alive = _alive(history)
-    serving = [worker for worker in alive if job.queue_name in (json.loads(worker.queues) or [job.queue_name])]
+    serving = [worker for worker in alive if job.queue_name in Served.from_text(worker.queues)]
     if not serving:
         yield f"No live worker serves queue {job.queue_name!r}."
     elif not any(job.job_type in json.loads(worker.job_types) for worker in serving):

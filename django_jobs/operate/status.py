@@ -103,7 +103,7 @@ def _names(found: Overview) -> Iterable[str]:
 
 
 def _add_workers(queue: QueueStatus, workers: Iterable[Present]) -> None:
-    serving = [worker for worker in workers if not worker.queues or queue.name in worker.queues]
+    serving = [worker for worker in workers if queue.name in worker.serves]
     queue.workers = sum(worker.live and not worker.stopping for worker in serving)
     queue.silent = sum(not worker.live for worker in serving)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +10,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q
 
 from django_jobs.conf import get_settings
+from django_jobs.domain.served import Served
 from django_jobs.models import Destination, Pause, Subscription
 from django_jobs.store.pauses import pauses
 from django_jobs.store.resources import Stand, known_resources, stands
@@ -68,10 +68,10 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """A worker that has not stopped in good order; an empty list of queues means every queue."""
+    """A worker that has not stopped in good order."""
 
     name: str
-    queues: tuple[str, ...]
+    serves: Served
     slots: int
     live: bool
     stopping: bool
@@ -155,7 +155,7 @@ def _breakers(using: str) -> list[Breaker]:
 def _present(row: Row) -> Present:
     return Present(
         name=row["name"],
-        queues=tuple(json.loads(row["queues"])),
+        serves=Served.from_text(row["queues"]),
         slots=row["threads"] * row["processes"],
         live=row["now"] - row["heartbeat_at"] < get_settings().silent_after,
         stopping=row["stopping_at"] is not None,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django_jobs.conf import get_settings
+from django_jobs.domain.served import Served
 from django_jobs.models import Worker
 from django_jobs.store.times import database_now, read_now
 
@@ -25,6 +26,7 @@ class WorkerRecord:
     threads: int
     processes: int
     code_version: str
+    excluded: Sequence[str] = ()  # queues that it leaves out
     kinds: Sequence[str] = ()  # job types with their payload versions
 
 
@@ -37,7 +39,7 @@ def register(record: WorkerRecord, *, using: str) -> None:
             "name": record.name[:128],
             "host": record.host[:255],
             "pid": record.pid,
-            "queues": json.dumps(list(record.queues)),
+            "queues": Served(names=tuple(record.queues), excluded=tuple(record.excluded)).to_text(),
             "job_types": json.dumps(list(record.job_types)),
             "kinds": json.dumps(list(record.kinds)),
             "threads": record.threads,

@@ -54,7 +54,7 @@ class Claimer:
         self._claims = 0
         self._clearing = Clearing(self._kinds, using=config.database)
         self._suspect_waits = Alone.NO  # the room that the oldest due suspect needs
-        self.lanes = Lanes(using=config.database, serves_all=not config.queues)
+        self.lanes = Lanes(using=config.database, serves_all=config.served.is_all)
         self._looked_for_turns = float("-inf")
         self._unread: list[Lane] = []  # lanes with room in which the last claim found less than it could take
         self.refresh_types()
@@ -95,7 +95,7 @@ class Claimer:
         now = clock.boot_seconds()
         if not self.config.queues and now - self._looked_at_queues >= no_older:
             declared = {definition.options.queue_name for definition in self._definitions.values()}
-            self._queues = sorted(declared | set(known_queues(using=self.config.database)))
+            self._queues = sorted(self.config.served.among(declared | set(known_queues(using=self.config.database))))
             self._looked_at_queues = now
         return self._queues
 
@@ -110,8 +110,10 @@ class Claimer:
         aside may be taken up at any time, so they count as something.
         """
         self.settle_doubtful()
-        everywhere = not self.config.queues
-        found = look(self.known_queues(), everywhere=everywhere, using=self.config.database)
+        served = self.config.served
+        everywhere = served.is_all
+        no_older = self.config.poll if served.excluded else LOOK_FOR_QUEUES_IDLE  # no look sees what is new to it
+        found = look(self.known_queues(no_older), everywhere=everywhere, using=self.config.database)
         now = clock.boot_seconds()
         if found.aside or (found.seconds is not None and found.seconds <= 0):
             self._looked_for_suspects = float("-inf")  # what is due may be one, and the next look may be a poll away

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from enum import IntEnum
 
+from django_jobs.domain.served import Served
+
 
 class Exit(IntEnum):
     """How a child or a worker ended, as its exit code."""
@@ -32,6 +34,7 @@ class WorkerConfig:
     processes: int
     grace: float
     poll: float
+    excluded: tuple[str, ...] = ()  # queues that it leaves out, when it serves every other one
     drain: bool = False
     recycle_jobs: int = 0  # a child is replaced after so many; 0: never, as for the next two
     recycle_age: float = 0.0
@@ -48,6 +51,11 @@ class WorkerConfig:
         return uuid.UUID(self.worker_id)
 
     @property
+    def served(self) -> Served:
+        """The queues that it serves."""
+        return Served(names=self.queues, excluded=self.excluded)
+
+    @property
     def grace_time(self) -> timedelta:
         """How long a stop waits for running handlers."""
         return timedelta(seconds=self.grace)
@@ -60,7 +68,7 @@ class WorkerConfig:
     def from_json(cls, text: str) -> WorkerConfig:
         """Read what :meth:`to_json` wrote."""
         values = json.loads(text)
-        values["queues"] = tuple(values["queues"])
+        values |= {name: tuple(values[name]) for name in ("queues", "excluded")}
         return cls(**values)
 
     def for_child(self, *, child: int, slot: int, link: int, bell: int = -1) -> WorkerConfig:

@@ -175,6 +175,7 @@ class Supervisor:
             host=self._host,
             pid=os.getpid(),
             queues=self.config.queues,
+            excluded=self.config.excluded,
             job_types=[name for name, _ in registry.definitions()],
             kinds=registry.kinds(),
             threads=self.config.threads,

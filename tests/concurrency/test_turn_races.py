@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.db import transaction
 
 from django_jobs import store
+from django_jobs.domain.states import DeadReason
 from django_jobs.models import Attempt, Job, SerialTurn
+from django_jobs.store import statements
+from django_jobs.store.claims import Place, before_all
 from django_jobs.store.turns import arrived, settle_turns, stale
-from tests.crowd import together
+from tests.concurrency.test_completion_races import _wait_for_a_waiter
+from tests.crowd import meanwhile, together
 from tests.databases import Server
-from tests.scenes import BUDGET, QUEUE, new_job, request
+from tests.scenes import BUDGET, QUEUE, failure, new_job, request
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -92,3 +97,37 @@ def test_row_that_a_project_holds_stops_nobody(server: Server) -> None:
         ("account:1", ""),
         ("account:2", ""),
     ]
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("beyond", [(), (before_all(QUEUE),)], ids=["from the head", "behind a place"])
+def test_claim_that_looked_before_the_turn_was_lost_leaves_the_job(
+    server: Server, database_url: str, monkeypatch: pytest.MonkeyPatch, beyond: tuple[Place, ...]
+) -> None:
+    """Between its look and its lock the job became a dead letter, its turn another's, and it was replayed: it waits."""
+    news = [new_job(serial_key="account:1", serial_skips=True) for _ in range(2)]
+    store.enqueue_many(news, using="default")
+    settle_turns(["account:1"], using="default")
+
+    def lose_the_turn(pause: Callable[[], None]) -> None:
+        with transaction.atomic():
+            (job,) = store.claim(request(1), using="default")
+            store.dead_letter(job, failure=failure(), reason=DeadReason.PERMANENT, budget=BUDGET)
+            settle_turns(["account:1"], using="default")
+            revision = Job.objects.get(pk=job.job_id).revision
+            again = {"extra_attempts": 0, "run_after": None, "useful_for": None}
+            assert store.replay(job.job_id, revision=revision, using="default", **again)
+            pause()
+
+    with meanwhile(lose_the_turn) as finish:
+        # A claim that is slow between the two: it waits for the row instead of stepping over it.
+        slow = tuple(text.replace("SKIP LOCKED", "") for text in statements.load("postgresql", "claim"))
+        real = statements.load
+        monkeypatch.setattr(statements, "load", lambda vendor, name: slow if name == "claim" else real(vendor, name))
+        found = together(
+            lambda: store.claim(request(1, beyond=beyond), using="default"),
+            lambda: (_wait_for_a_waiter(database_url), finish()),
+        )
+
+    assert found[0] == []
+    assert [Job.objects.get(pk=new.job_id).lane for new in news] == ["~", ""]

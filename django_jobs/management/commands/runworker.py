@@ -15,8 +15,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 
 from django_jobs.conf import get_settings
+from django_jobs.domain.identity import check_name
 from django_jobs.domain.ids import uuid7
-from django_jobs.exceptions import HeartbeatFileError
+from django_jobs.exceptions import HeartbeatFileError, KeyFormatError
 from django_jobs.faults.arming import arm_from_environment
 from django_jobs.management import reload
 from django_jobs.management.numbers import age, at_least_one, port_number, seconds
@@ -34,11 +35,27 @@ from django_jobs.worker.supervisor import Supervisor
 logger = logging.getLogger("django_jobs.worker")
 
 
+def worker_name(text: str) -> str:
+    """Read what a worker is called, in the signs that logs and rows keep as they are; empty: host and process."""
+    try:
+        return check_name(text, what="name", limit=128) if text else text
+    except KeyFormatError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a worker; ``jobs work`` has the same."""
     rules = get_settings()
     parser.add_argument(
         "--queue", action="append", default=[], dest="queues", metavar="NAME", help="Serve this queue only; repeatable."
+    )
+    parser.add_argument(
+        "--exclude-queue",
+        action="append",
+        default=[],
+        dest="excluded",
+        metavar="NAME",
+        help="Serve every queue but this one; repeatable. Not together with --queue.",
     )
     parser.add_argument(
         "--threads",
@@ -55,7 +72,9 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         default=rules.grace.total_seconds(),
         help="Seconds that a stop waits for running handlers (default: %(default)s).",
     )
-    parser.add_argument("--name", default="", help="Shown in the admin and on each attempt (default: host and pid).")
+    parser.add_argument(
+        "--name", type=worker_name, default="", help="Shown in the admin and on each attempt (default: host and pid)."
+    )
     parser.add_argument(
         "--heartbeat-file",
         default=rules.heartbeat_file,
@@ -120,6 +139,9 @@ def work(options: dict[str, Any]) -> int:
     if alias not in connections:
         msg = f"There is no database {alias!r} in DATABASES."
         raise CommandError(msg, returncode=2)
+    if options["queues"] and options["excluded"]:
+        msg = "--exclude-queue leaves queues out of all others; together with --queue it means nothing."
+        raise CommandError(msg, returncode=2)
     _warn_root()
     path = options["heartbeat_file"]
     try:
@@ -137,6 +159,7 @@ def work(options: dict[str, Any]) -> int:
         name=options["name"] or f"{host}:{os.getpid()}",
         database=alias,
         queues=tuple(options["queues"]),
+        excluded=tuple(options["excluded"]),
         threads=options["threads"],
         processes=options["processes"],
         grace=options["grace"],

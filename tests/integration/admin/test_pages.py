@@ -6,8 +6,11 @@ import pytest
 from django.contrib import admin
 from django.test import Client
 
+from django_jobs import clock
 from django_jobs.admin.pages import PAGES
 from django_jobs.models import DeadLetter, Job
+from django_jobs.operate.wording import instant
+from tests.factories import JobFactory
 from tests.factories_pages import one_of_each
 from tests.integration.admin.conftest import address
 
@@ -44,6 +47,15 @@ def test_nothing_is_added_changed_or_deleted(root: Client, name: str) -> None:
     assert root.post(address(name, "change", row.pk), {}).status_code == 403
     assert root.get(address(name, "delete", row.pk)).status_code == 403
     assert root.post(address(name, "delete", row.pk), {"post": "yes"}).status_code == 403
+
+
+def test_waiting_job_says_when_it_is_due(root: Client) -> None:
+    """The list has the start of a job for later, and the enqueue of one without."""
+    at_once, later = JobFactory(queued=True), JobFactory(scheduled=True)
+    assert later.available_at > clock.now()
+    page = root.get(address("job", "changelist")).content.decode()
+    for job in (at_once, later):
+        assert f'<time datetime="{instant(job.available_at)}"' in page
 
 
 def test_dead_letters_are_shown_by_error_first(root: Client) -> None:

@@ -441,6 +441,9 @@ def test_programs_see_the_exit_codes(database_url: str) -> None:
         (("verify", "--database", "nowhere"), 2, "no database 'nowhere'"),
         (("work", "--threads", "0"), 2, "usage: manage.py jobs work"),
         (("work", "--drain", "--queue", "nothing-waits-here"), 0, ""),
+        (("work", "--name", "x" * 129), 2, "more than 128; shorten it"),
+        (("work", "--recycle-jobs", "0"), 2, "not a whole number of at least 1"),
+        (("work", "--drain", "--queue", "a", "--exclude-queue", "b"), 2, "together with --queue it means nothing"),
     ],
 )
 def test_program_ends_with_its_code(database_url: str, arguments: tuple[str, ...], code: int, said: str) -> None:

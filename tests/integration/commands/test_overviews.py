@@ -44,6 +44,7 @@ def test_status_tells_how_a_queue_stands() -> None:
     JobFactory.create_batch(3, succeeded=True)
     WorkerFactory()
     WorkerFactory(queues='["mail"]')
+    WorkerFactory(queues='{"except": ["default"]}')
     WorkerFactory(silent=True)
     found = status_of("default")
 

@@ -91,6 +91,7 @@ def test_healthy_site_has_nothing_to_mend() -> None:
 CASES: list[tuple[str, Callable[[], object], str, str]] = [
     ("no-worker", Story, "warning", "jobs wait in payments"),
     ("queue-not-served", lambda: (Story(), worker(queues='["mail"]')), "warning", "serves payments"),
+    ("queue-not-served", lambda: (Story(), worker(queues='{"except": ["payments"]}')), "warning", "serves payments"),
     ("silent-worker", silent, "warning", "web-1:4711 (last heard of"),
     ("blind-worker", lambda: silent(heartbeat_at=clock.now() - timedelta(seconds=17)), "warning", "web-1:4711 (last heard of"),
     ("silent-worker", lambda: (Story().claim(), silent(heartbeat_at=clock.now() - timedelta(days=9))), "warning", "holds running jobs"),
@@ -127,6 +128,7 @@ def test_finding_is_found(name: str, make: Callable[[], object], level: str, sai
         ("no-worker", lambda: (Story(), worker())),
         ("queue-not-served", lambda: (Story(), worker(queues='["payments"]'))),
         ("queue-not-served", lambda: (Story(), worker(queues='["mail"]'), worker(id=Story().job.pk))),
+        ("queue-not-served", lambda: (Story(), worker(queues='{"except": ["mail"]}'))),
         ("silent-worker", lambda: silent(stopped_at=clock.now())),
         ("blind-worker", silent),
         ("blind-worker", lambda: silent(heartbeat_at=clock.now() - timedelta(seconds=12))),

@@ -314,6 +314,7 @@ def test_holder_and_progress_are_told() -> None:
     [
         (None, "No live worker serves queue 'payments'."),
         ({"queues": '["mail"]'}, "No live worker serves queue 'payments'."),
+        ({"queues": '{"except": ["payments"]}'}, "No live worker serves queue 'payments'."),
         ({"heartbeat_at": None}, "No live worker serves queue 'payments'."),
         ({"job_types": "[]"}, "No live worker of queue 'payments' knows job type 'shop.charge_order'."),
         ({}, ""),

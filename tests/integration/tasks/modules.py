@@ -40,5 +40,4 @@ def written(source: str, name: str = "tests_written_tasks") -> Iterator[ModuleTy
 
 def backends(**more: dict[str, Any]) -> override_settings:
     """Have more backends beside the default one."""
-    default = {"BACKEND": DURABLE, "QUEUES": []}
-    return override_settings(TASKS={"default": default, **more})
+    return override_settings(TASKS={"default": {"BACKEND": DURABLE, "QUEUES": []}, **more})

@@ -14,7 +14,6 @@ from django.test import override_settings
 
 from django_jobs.backends import task_signals
 from django_jobs.backends.task_names import signals
-from django_jobs.backends.tasks import DurableBackend
 from django_jobs.define.django_task import backend_alias, durable_aliases
 from django_jobs.testing import JobsKit
 from tests.integration.tasks.declared import add, fails
@@ -59,14 +58,6 @@ def test_subclass_is_found_in_the_settings() -> None:
         assert backend_alias() == "own"
     with override_settings(TASKS=more):
         assert (durable_aliases(), backend_alias()) == ([], "default")
-
-
-def test_alias_of_a_database_is_the_backend_that_stores_there() -> None:
-    """Of several backends the one that names the database answers for its jobs."""
-    durable = f"{DurableBackend.__module__}.{DurableBackend.__qualname__}"
-    there = {"BACKEND": durable, "OPTIONS": {"DATABASE": "there"}}
-    with override_settings(TASKS={"default": {"BACKEND": durable}, "there": there}):
-        assert (backend_alias("there"), backend_alias("elsewhere")) == ("there", "default")
 
 
 def test_process_with_a_subclass_connects_the_signals() -> None:

@@ -2,8 +2,9 @@
 -- guard: state 'queued', due, still useful, of a known type and version, within the queue's limit; held rows are skipped
 -- index: django_jobs_job_ready (django_jobs_job_watched for jobs that must run alone); django_jobs_job_held counts
 -- At most 200 entries are looked at per queue and lane, and as many again behind each position in "beyond": rows that this worker
--- cannot run cost no more than that. The caller holds the lock of each queue that has a limit and of each resource, and has
--- counted how many jobs that use it may start (room).
+-- cannot run cost no more than that. The lane is asked for again under the lock, because the turn of a serial key may be lost
+-- meanwhile; not by "=", along which the planner would look for rows anew. The caller holds the lock of each queue that has a
+-- limit and of each resource, and has counted how many jobs that use it may start (room).
 WITH clock AS MATERIALIZED (SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now),
 known AS MATERIALIZED (
     SELECT * FROM unnest(%(job_types)s::text[], %(versions)s::int[], %(leases)s::float8[], %(code_versions)s::text[])
@@ -33,7 +34,8 @@ ready AS MATERIALIZED (
             LIMIT 200
         ) AS seen
         JOIN django_jobs_job j ON j.id = seen.id
-        WHERE j.state = 'queued' AND j.isolation = '' AND (j.useful_until IS NULL OR j.useful_until > clock.now)
+        WHERE j.state = 'queued' AND j.isolation = '' AND j.lane IS NOT DISTINCT FROM q.lane
+            AND (j.useful_until IS NULL OR j.useful_until > clock.now)
             AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)
         ORDER BY seen.priority DESC, seen.available_at, seen.id
         LIMIT LEAST(%(limit)s::bigint, q.places, q.room)
@@ -66,7 +68,8 @@ beyond AS MATERIALIZED (
             LIMIT 200
         ) AS seen
         JOIN django_jobs_job j ON j.id = seen.id
-        WHERE j.state = 'queued' AND j.isolation = '' AND (j.useful_until IS NULL OR j.useful_until > clock.now)
+        WHERE j.state = 'queued' AND j.isolation = '' AND j.lane IS NOT DISTINCT FROM q.lane
+            AND (j.useful_until IS NULL OR j.useful_until > clock.now)
             AND EXISTS (SELECT 1 FROM known k WHERE k.job_type = j.job_type AND k.payload_version = j.payload_version)
         ORDER BY seen.priority DESC, seen.available_at, seen.id
         LIMIT LEAST(%(limit)s::bigint, q.places, q.room)
