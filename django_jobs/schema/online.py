@@ -37,7 +37,8 @@ class OnlineMigration(migrations.Migration):
     ) -> ProjectState:
         """Run the operations forwards."""
         connection = schema_editor.connection
-        online = connection.vendor == "postgresql" and not connection.in_atomic_block
+        alone = not connection.in_atomic_block and connection.get_autocommit()
+        online = connection.vendor == "postgresql" and alone
         made = {item.name_lower for item in self.operations if isinstance(item, operations.CreateModel)}
         with _nothing() if online or collect_sql else _at_once(schema_editor):
             for operation in self.operations:
