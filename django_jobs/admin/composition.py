@@ -120,11 +120,11 @@ class ChainAdmin(ReadingAdmin):
     @admin.display(description="Links")
     def links(self, row: Chain) -> SafeString:
         """Show each link and its job."""
-        rows = [(one.position, self._job(one), badge(one.state, one.resolution or "")) for one in self._read(row).links]
+        rows = [(one.position, self._job(one), badge(one.state, _noted(one))) for one in self._read(row).links]
         return table("Links", ("Place", "Job type", "State"), rows)
 
     def _job(self, one: Link) -> Any:
-        if one.job_id is None:
+        if one.job_id is None or one.is_pruned:
             return one_line(one.job_type)
         return link(self.url("change", one.job_id, model=Job), one.job_type)
 
@@ -134,6 +134,10 @@ class ChainAdmin(ReadingAdmin):
             row.as_read = read(row.pk, using=self.alias)
         found: ChainResult = row.as_read
         return found
+
+
+def _noted(one: Link) -> str:
+    return ", ".join(filter(None, (one.resolution, "its rows are pruned" if one.is_pruned else "")))
 
 
 def _settled(row: Batch) -> Standing:

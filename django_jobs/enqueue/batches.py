@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal, Self
 
 from asgiref.sync import sync_to_async
@@ -15,11 +14,11 @@ from django.db import transaction
 from django_jobs.domain.identity import check_key, check_name
 from django_jobs.domain.ids import checked_id, uuid7
 from django_jobs.domain.states import OnDead
-from django_jobs.enqueue.bulk import enqueue_many
 from django_jobs.enqueue.calls import Call, check_follows, for_later, kept
 from django_jobs.enqueue.closing import COUNTS, ENDS, ID, close_held, state_of
 from django_jobs.enqueue.database import database_named
 from django_jobs.enqueue.inside import check_place, current
+from django_jobs.enqueue.members import add, check_member
 from django_jobs.enqueue.membership import Membership, joining
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.exceptions import (
@@ -27,7 +26,6 @@ from django_jobs.exceptions import (
     BatchError,
     DefinitionError,
     DuplicateBatchError,
-    IdempotencyConflictError,
     ResultGoneError,
 )
 from django_jobs.models import Batch as Row
@@ -126,6 +124,9 @@ class Batch:
     ``with batch(callback=notify.prepare(order_id=7)) as b: charge.enqueue(...)`` stores the batch, its members and what
     follows in one transaction, the caller's if one is open. An error inside takes all of it back.
 
+    ``async with batch(...) as b: b.add(charge.prepare(order_id=7))`` does the same at the end of its block: no
+    transaction is open while the block waits for something, since other coroutines of the same thread would be in it.
+
     Args:
         callback: What is enqueued, once, when all members have ended. A parameter ``batch_id`` or ``batch_counts`` of
             its handler that was not given is filled in.
@@ -167,6 +168,7 @@ class Batch:
         self._describe_callback()
         self._joined: Membership | None = None
         self._stack: ExitStack | None = None
+        self._kept: list[Call] | None = None  # what an async block is to store at its end
 
     def _describe_callback(self) -> None:
         call, row = self._callback, self._row
@@ -200,9 +202,7 @@ class Batch:
             DuplicateBatchError: A batch with this key is there.
         """
         check_place(what="batch()", using=self.database, detached=False)
-        if self._joined is not None:
-            msg = "A batch is made by one block; make another one with batch(...)."
-            raise BatchError(msg)
+        self._check_unused()
         with ExitStack() as stack:
             stack.enter_context(transaction.atomic(using=self.database))
             self._row.created_at = read_now(self.database)
@@ -226,13 +226,54 @@ class Batch:
                 close_held(self._row, found, using=self.database)
         return None
 
+    def _check_unused(self) -> None:
+        if self._joined is not None or self._kept is not None:
+            msg = "A batch is made by one block; make another one with batch(...)."
+            raise BatchError(msg)
+
+    async def __aenter__(self) -> Self:
+        """Keep what ``add()`` is given until the end of the block; nothing is stored before."""
+        self._check_unused()
+        self._kept = []
+        with ExitStack() as stack:
+            stack.enter_context(joining(Membership(batch_id=self.id, using=self.database, is_later=True)))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        """Store the batch and its members in one transaction; after an error nothing.
+
+        Raises:
+            DuplicateBatchError: A batch with this key is there.
+            IdempotencyConflictError: A key is live with other arguments.
+            QueueFullError: A queue is full. In each case nothing was stored.
+        """
+        stack, self._stack = self._stack, None
+        assert stack is not None  # noqa: S101  __aenter__ has set it
+        stack.close()
+        kept, self._kept = self._kept or [], None
+        if error[0] is None:
+            await sync_to_async(self._store, thread_sensitive=True)(kept)
+
+    def _store(self, calls: Iterable[Call]) -> None:
+        with self:
+            self.add(*calls)
+
     def add(self, *calls: Call) -> list[EnqueueResult]:
         """Enqueue prepared calls as members, inside the block; those of one job type by one statement.
+
+        Returns:
+            One result per call; in an async block none, because they are stored at its end: see ``duplicates`` then.
 
         Raises:
             BatchError: The block has ended.
             IdempotencyConflictError: A key is live with other arguments.
         """
+        if self._kept is not None:
+            for call in calls:
+                check_member(call, using=self.database)
+            self._kept += calls
+            return []
         if self._stack is None:
             msg = "Members are added inside the with block of the batch, or by a running member: batch.current().add()."
             raise BatchError(msg)
@@ -262,8 +303,7 @@ class Batch:
         """
         new = cls(**options)
         try:
-            with new:
-                new.add(*calls)
+            new._store(calls)
         except DuplicateBatchError as error:
             return read(error.batch_id, using=new.database, outcome="duplicate")
         return read(new.id, using=new.database, outcome="created")
@@ -313,43 +353,6 @@ class OfMember:
     def refresh(self) -> BatchResult:
         """Read how the batch stands now."""
         return read(self.id, using=self.database)
-
-
-def add(calls: Iterable[Call], *, using: str) -> list[EnqueueResult]:
-    """Enqueue calls as members of the batch that is open here, those of one job type and its options together.
-
-    Raises:
-        IdempotencyConflictError: A key is live with other arguments; the caller's transaction is to be rolled back.
-    """
-    listed = list(calls)
-    for call in listed:
-        _check_member(call, using)
-    results: list[EnqueueResult] = []
-    for options, group in groupby(listed, key=lambda call: call.options):
-        results += enqueue_many(options, [call.arguments() for call in group])
-    for call, result in zip(listed, results, strict=True):
-        if result.outcome == "conflict":
-            msg = (
-                f"The idempotency key of {call.options.job_type} is held by job {result.id} with other arguments, so "
-                "the batch cannot have it as a member."
-            )
-            raise IdempotencyConflictError(msg, job_id=result.id)
-    return results
-
-
-def _check_member(call: object, using: str) -> None:
-    if not isinstance(call, Call):
-        msg = f"A batch is made of calls such as charge.prepare(order_id=7), not of {call!r}."
-        raise DefinitionError(msg)
-    if call.pass_result:
-        msg = f"pass_result is for links of a chain; {call.options.job_type} is a member of a batch."
-        raise DefinitionError(msg)
-    if call.options.detached:
-        msg = f"{call.options.job_type} is detached, so it cannot be a member of a batch."
-        raise DefinitionError(msg)
-    if database_named(call.options.database) != using:
-        msg = f"{call.options.job_type} is stored on database {call.options.database!r}, and its batch on {using!r}."
-        raise DefinitionError(msg)
 
 
 batch = Batch

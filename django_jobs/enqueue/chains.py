@@ -27,22 +27,30 @@ from django_jobs.models import Chain as Row
 from django_jobs.models import ChainLink
 from django_jobs.store import enqueue as store_job
 from django_jobs.store.batches import is_closed
-from django_jobs.store.chains import create, links_of, next_link, note_enqueued, states_of
+from django_jobs.store.chains import Stand, create, links_of, next_link, note_enqueued, stands_of
+from django_jobs.store.keys import PRUNED
 from django_jobs.store.times import read_now
 
 MOST = 1000
-WAITING, GONE = "waiting", "pruned"
+WAITING = "waiting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One place of a chain: ``state`` is its job's; "waiting" before there is one, "pruned" when it is gone."""
+    """One place of a chain.
+
+    Args:
+        state: That of its job, "waiting" before there is one. Of a job that was pruned how it had ended, or "pruned"
+            when nothing tells any more.
+        is_pruned: There was a job, and its rows are gone.
+    """
 
     position: int
     job_type: str
     job_id: uuid.UUID | None
     state: str
     resolution: str | None = None
+    is_pruned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +74,16 @@ class ChainResult:
         """Say how it stands.
 
         succeeded (all have) · stopped (a link is a dead letter that waits for a human; its success after a replay goes
-        on) · ended (a link was cancelled, or settled: nothing follows) · running (all else).
+        on) · ended (a link was cancelled, or settled: nothing follows) · pruned (the last link ended, and how is not
+        known any more) · running (all else).
         """
-        if all(link.state in {JobState.SUCCEEDED, GONE} for link in self.links):
+        if all(link.state == JobState.SUCCEEDED for link in self.links):
             return "succeeded"
         reached = [link for link in self.links if link.state != WAITING]
         last = reached[-1] if reached else self.links[0]
-        if last.state == JobState.CANCELLED or last.resolution is not None or last.state == GONE:
+        if last.state == PRUNED:  # its success would have enqueued what waits behind it
+            return PRUNED if last is self.links[-1] else "ended"
+        if last.state == JobState.CANCELLED or last.resolution is not None:
             return "ended"
         return "stopped" if last.state == JobState.DEAD_LETTERED else "running"
 
@@ -99,18 +110,25 @@ def read(chain_id: uuid.UUID, *, using: str, outcome: Literal["created", "duplic
     if not rows:
         msg = f"There is no chain {chain_id} on database {using!r}: it never committed, or was pruned."
         raise ResultGoneError(msg)
-    states = states_of(rows, using=using)
+    stands = stands_of(rows, using=using)
     return ChainResult(
         id=chain_id,
         database=using,
         outcome=outcome,
-        links=tuple(_link(row, states) for row in rows),
+        links=tuple(_link(row, stands) for row in rows),
     )
 
 
-def _link(row: ChainLink, states: dict[uuid.UUID, tuple[str, str | None]]) -> Link:
-    state, resolution = (WAITING, None) if row.job_id is None else states.get(row.job_id, (GONE, None))
-    return Link(position=row.position, job_type=row.job_type, job_id=row.job_id, state=state, resolution=resolution)
+def _link(row: ChainLink, stands: dict[uuid.UUID, Stand]) -> Link:
+    stand = Stand(state=WAITING) if row.job_id is None else stands[row.job_id]
+    return Link(
+        position=row.position,
+        job_type=row.job_type,
+        job_id=row.job_id,
+        state=stand.state,
+        resolution=stand.resolution,
+        is_pruned=stand.is_pruned,
+    )
 
 
 class Chain:

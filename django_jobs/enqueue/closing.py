@@ -60,14 +60,15 @@ def close_held(batch: Batch, found: Standing, *, using: str) -> None:
     job_id = _enqueue_callback(batch, found, using=using) if batch.callback else None
     settle(batch, found, callback_job_id=job_id, using=using)
     faults.reached("batch.after_update", using=using)
-    transaction.on_commit(
-        partial(telemetry.emit, "batch.close", batch_id=batch.pk, total=found.total, using=using), using=using
-    )
+    outcome = "succeeded" if found.succeeded == found.total else "mixed"
+    _tell_after_commit("batch.close", batch_id=batch.pk, total=found.total, outcome=outcome, using=using)
 
 
 def _enqueue_callback(batch: Batch, found: Standing, *, using: str) -> uuid.UUID:
     known = {COUNTS: {**{name: getattr(found, name) for name in ENDS}, "total": found.total}}
     new = job_of(batch.callback, key=f"batch:{batch.pk}", known=known, correlation_id=str(batch.pk))
+    same = {"queue_name": new.queue_name, "job_type": new.job_type, "priority": new.priority}
+    _tell_after_commit("batch.callback", batch_id=batch.pk, job_id=new.job_id, **same, using=using)
     return enqueue_kept(new, using=using)
 
 
@@ -84,19 +85,12 @@ def _tell_once(batch: Batch, found: Standing, *, using: str) -> None:
     if found.open or not note_told(batch.pk, using=using):
         return
     message = f"Batch {batch.pk} stays open: {found.dead} of its {found.total} members are dead letters."
-    transaction.on_commit(
-        partial(
-            telemetry.emit,
-            "owner.alert",
-            reason=BLOCKED,
-            job_id=None,
-            job_type=batch.callback_type,
-            owner=batch.owner,
-            message=message,
-            using=using,
-        ),
-        using=using,
-    )
+    alert = {"reason": BLOCKED, "job_id": None, "job_type": batch.callback_type, "owner": batch.owner}
+    _tell_after_commit("owner.alert", **alert, message=message, using=using)
+
+
+def _tell_after_commit(event: str, *, using: str, **fields: object) -> None:
+    transaction.on_commit(partial(telemetry.emit, event, using=using, **fields), using=using)
 
 
 def state_of(batch_id: uuid.UUID, *, using: str) -> tuple[Batch, Standing] | None:

@@ -9,14 +9,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.exceptions import BatchError
 
 
 @dataclass(slots=True, kw_only=True)
 class Membership:
-    """What was enqueued for a batch here: ``created`` members, and ``duplicates`` that are jobs of somebody else."""
+    """What was enqueued for a batch here: ``created`` members, and ``duplicates`` that are jobs of somebody else.
+
+    ``is_later``: the batch is stored at the end of its async block, so nothing can become its member before.
+    """
 
     batch_id: uuid.UUID
     using: str
+    is_later: bool = False
     created: int = 0
     duplicates: list[EnqueueResult] = field(default_factory=list)
 
@@ -35,9 +40,21 @@ def joining(membership: Membership) -> Iterator[Membership]:
 
 
 def open_batch(*, using: str, detached: bool = False) -> uuid.UUID | None:
-    """Return the batch that a job becomes a member of; a detached one commits apart, and is nobody's member."""
+    """Return the batch that a job becomes a member of; a detached one commits apart, and is nobody's member.
+
+    Raises:
+        BatchError: The block is an async one, in which nothing is stored yet.
+    """
     membership = _open.get()
-    return membership.batch_id if membership and membership.using == using and not detached else None
+    if membership is None or membership.using != using or detached:
+        return None
+    if membership.is_later:
+        msg = (
+            "In an async block of a batch members are added by b.add(charge.prepare(order_id=7)); they are stored at "
+            "its end. What is to be no member is enqueued before or after the block, or with detached=True."
+        )
+        raise BatchError(msg)
+    return membership.batch_id
 
 
 def is_open_here(batch_id: uuid.UUID) -> bool:

@@ -118,8 +118,8 @@ def _chain(chain_id: uuid.UUID, options: Options, write: Write) -> int:
 
 def _links(found: chains.ChainResult) -> Iterator[tuple[object, ...]]:
     for link in found.links:
-        state = f"{link.state} ({link.resolution})" if link.resolution else link.state
-        yield link.position, link.job_type, link.job_id, state
+        notes = ", ".join(filter(None, (link.resolution, "rows pruned" if link.is_pruned else "")))
+        yield link.position, link.job_type, link.job_id, f"{link.state} ({notes})" if notes else link.state
 
 
 COMPOSING_VERBS: tuple[Verb, ...] = (

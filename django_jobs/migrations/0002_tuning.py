@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from django.db import migrations
 
-from django_jobs.schema import VendorSQL
+from django_jobs.schema import OnlineMigration, VendorSQL
 
 # Updated often and found through small indexes: leave room on each page, and clean dead entries before claims meet them.
 HOT = ("django_jobs_job", "django_jobs_attempt", "django_jobs_sideeffect", "django_jobs_send", "django_jobs_worker")
@@ -25,7 +25,7 @@ def store_namespace(apps, schema_editor):
     )
 
 
-class Migration(migrations.Migration):
+class Migration(OnlineMigration):
     dependencies = [("django_jobs", "0001_initial")]
 
     operations = [

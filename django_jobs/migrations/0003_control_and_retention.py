@@ -4,8 +4,10 @@ import django_jobs.domain.ids
 import django_jobs.models.fields
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0002_tuning'),

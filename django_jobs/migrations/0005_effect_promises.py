@@ -5,8 +5,10 @@ import django_jobs.domain.ids
 import django_jobs.models.fields
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0004_claiming'),
@@ -16,17 +18,17 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='sideeffect',
             name='caches_failures',
-            field=models.BooleanField(default=False),
+            field=models.BooleanField(db_default=False, default=False),
         ),
         migrations.AddField(
             model_name='sideeffect',
             name='key_alphabet',
-            field=models.CharField(default='ascii', max_length=8),
+            field=models.CharField(db_default='ascii', default='ascii', max_length=8),
         ),
         migrations.AddField(
             model_name='sideeffect',
             name='key_max_length',
-            field=models.PositiveIntegerField(default=255),
+            field=models.PositiveIntegerField(db_default=255, default=255),
         ),
         migrations.CreateModel(
             name='EffectStake',

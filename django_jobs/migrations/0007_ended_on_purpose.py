@@ -2,24 +2,22 @@
 
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration, ReplaceConstraint
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0006_retention'),
     ]
 
     operations = [
-        migrations.RemoveConstraint(
-            model_name='attempt',
-            name='django_jobs_attempt_loss_has_cause',
-        ),
         migrations.AlterField(
             model_name='attempt',
             name='loss_cause',
             field=models.CharField(blank=True, choices=[('exit', 'exit'), ('silent', 'silent'), ('expired', 'expired'), ('ended', 'ended')], default='', max_length=8),
         ),
-        migrations.AddConstraint(
+        ReplaceConstraint(
             model_name='attempt',
             constraint=models.CheckConstraint(condition=models.Q(models.Q(('loss_cause__in', ['exit', 'silent', 'expired', 'ended']), ('outcome', 'lost'), ('outcome__isnull', False)), models.Q(('loss_cause', ''), models.Q(('outcome__isnull', True), models.Q(('outcome', 'lost'), _negated=True), _connector='OR')), _connector='OR'), name='django_jobs_attempt_loss_has_cause'),
         ),

@@ -5,7 +5,7 @@ import django_jobs.domain.ids
 import django_jobs.models.fields
 from django.db import migrations, models
 
-from django_jobs.schema import VendorSQL
+from django_jobs.schema import OnlineMigration, VendorSQL
 
 # Updated often and found through small indexes, as in 0002.
 HOT = ("django_jobs_delivery", "django_jobs_deliveryattempt")
@@ -18,7 +18,7 @@ RESET = (
 )
 
 
-class Migration(migrations.Migration):
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0007_ended_on_purpose'),

@@ -4,8 +4,10 @@ import django_jobs.domain.ids
 import django_jobs.models.fields
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration, ReplaceConstraint
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0008_decisions_and_events'),
@@ -50,16 +52,12 @@ class Migration(migrations.Migration):
                 'default_permissions': ('view',),
             },
         ),
-        migrations.RemoveConstraint(
-            model_name='pause',
-            name='django_jobs_pause_kind_known',
-        ),
         migrations.AlterField(
             model_name='pause',
             name='kind',
             field=models.CharField(choices=[('queue', 'queue'), ('type', 'type'), ('schedule', 'schedule')], max_length=8),
         ),
-        migrations.AddConstraint(
+        ReplaceConstraint(
             model_name='pause',
             constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['queue', 'type', 'schedule'])), name='django_jobs_pause_kind_known'),
         ),

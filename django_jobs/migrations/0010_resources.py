@@ -4,8 +4,10 @@ import django_jobs.domain.ids
 import django_jobs.models.fields
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration, ReplaceConstraint
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0009_schedules'),
@@ -33,10 +35,6 @@ class Migration(migrations.Migration):
             name='worker',
             options={'default_permissions': ('view',), 'permissions': [('drain_worker', 'Can ask a worker to drain and stop')], 'verbose_name': 'worker'},
         ),
-        migrations.RemoveConstraint(
-            model_name='pause',
-            name='django_jobs_pause_kind_known',
-        ),
         migrations.AddField(
             model_name='job',
             name='resource',
@@ -52,7 +50,7 @@ class Migration(migrations.Migration):
             name='kind',
             field=models.CharField(choices=[('queue', 'queue'), ('type', 'type'), ('schedule', 'schedule'), ('resource', 'resource')], max_length=8),
         ),
-        migrations.AddConstraint(
+        ReplaceConstraint(
             model_name='pause',
             constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['queue', 'type', 'schedule', 'resource'])), name='django_jobs_pause_kind_known'),
         ),

@@ -5,8 +5,10 @@ import django_jobs.domain.ids
 import django_jobs.models.fields
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0010_resources'),

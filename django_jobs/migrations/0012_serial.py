@@ -3,8 +3,10 @@
 import django_jobs.domain.ids
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
 
     dependencies = [
         ('django_jobs', '0011_batches'),

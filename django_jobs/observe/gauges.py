@@ -18,6 +18,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
+from django_jobs.domain.lanes import BEHIND
 from django_jobs.domain.states import PauseKind
 from django_jobs.observe import labels
 from django_jobs.observe.catalogue import BUILD_INFO, SPECS, Source
@@ -31,7 +32,10 @@ logger = logging.getLogger("django_jobs.maintenance")
 FRESH = 15.0  # seconds
 LIMIT = timedelta(seconds=3)  # for one statement
 WHOLE = 8.0  # seconds for the whole look, below the ten that Prometheus waits
-WAITING = ("queued", "scheduled", "retry", "aside", "running")
+WAITING = ("queued", "behind", "scheduled", "retry", "aside", "running")
+
+_OF_JOBS = ("oldest_job_age_seconds", "dead_letter_jobs", "dead_letter_groups", "expired_leases")
+_OF_KEYS = ("oldest_serial_wait_seconds", "blocked_serial_keys", "oldest_blocked_serial_key_age_seconds")
 
 Values = dict[tuple[str, tuple[str, ...]], float]
 
@@ -104,6 +108,7 @@ class DatabaseGauges:
     def _values(self, found: Overview) -> Values:
         values = _zeros()
         self._add_jobs(values, found)
+        self._add_composition(values, found)
         for queue, entry in get_settings().queues.items():
             if "capacity" in entry:
                 values[("queue_capacity_jobs", (queue,))] = entry["capacity"]
@@ -157,6 +162,17 @@ class DatabaseGauges:
                 labels.band(oldest.priority),
             )
             _at_least(values, "oldest_job_age_seconds", job, oldest.age)
+            if oldest.lane == BEHIND:
+                _at_least(values, "oldest_serial_wait_seconds", job, oldest.age)
+
+    def _add_composition(self, values: Values, found: Overview) -> None:
+        for held in found.held:
+            job = (self._queues.label(held.queue_name), labels.job_type(held.job_type), labels.band(held.band))
+            _add(values, "blocked_serial_keys", job, held.many)
+            _at_least(values, "oldest_blocked_serial_key_age_seconds", job, held.age)
+        values[("open_batches", ())] = found.batches.many
+        values[("blocked_batches", ())] = found.batches.told
+        values[("oldest_open_batch_age_seconds", ())] = found.batches.age.total_seconds()
 
 
 def _add(values: Values, name: str, of: tuple[str, ...], many: float) -> None:
@@ -179,10 +195,7 @@ def _zeros() -> Values:
         job = (options.queue_name, name, labels.band(options.priority))
         values[("queue_paused", job[:1])] = 0.0
         values |= {("backlog_jobs", (*job, state)): 0.0 for state in WAITING}
-        values |= {
-            (gauge, job): 0.0
-            for gauge in ("oldest_job_age_seconds", "dead_letter_jobs", "dead_letter_groups", "expired_leases")
-        }
+        values |= {(gauge, job): 0.0 for gauge in (*_OF_JOBS, *(_OF_KEYS if options.serial_key else ()))}
     return values
 
 

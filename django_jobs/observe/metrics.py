@@ -73,6 +73,8 @@ class Metrics:
             "publisher.done": self._carried,
             "destination.down": self._down,
             "schedule.tick": self._ticked,
+            "batch.close": lambda fields: self.series("batches_closed", str(fields["outcome"])).inc(),
+            "batch.callback": self._count("batch_callbacks"),
             **{f"inbox.{outcome}": self._received(outcome) for outcome in ("created", "duplicate", "quarantined")},
             **{event: self._effect(outcome) for event, outcome in _EFFECTS.items()},
         }

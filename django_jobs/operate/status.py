@@ -62,7 +62,14 @@ class Status:
     limit: int = 0
 
 
-_COUNTS = {"queued": "waiting", "scheduled": "scheduled", "retry": "retry", "aside": "aside", "running": "running"}
+_COUNTS = {
+    "queued": "waiting",
+    "behind": "waiting",
+    "scheduled": "scheduled",
+    "retry": "retry",
+    "aside": "aside",
+    "running": "running",
+}
 
 
 def status(*, using: str) -> Status:
@@ -120,7 +127,7 @@ def _add_groups(queues: dict[str, QueueStatus], found: Overview) -> None:
         queue.expired += group.expired
         if group.oldest is None:
             continue
-        if group.stands in {"queued", "retry", "scheduled"} and group.oldest <= found.now:
+        if group.stands in {"queued", "behind", "retry", "scheduled"} and group.oldest <= found.now:
             queue.oldest = max(queue.oldest or timedelta(0), found.now - group.oldest)
         if group.stands == "retry":
             wait = max(timedelta(0), group.oldest - found.now)

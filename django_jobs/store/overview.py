@@ -24,7 +24,8 @@ LOOK = 10_000  # rows per look: what is more than that is counted as that
 class Group:
     """Jobs of one queue, type and priority band (-1, 0, 1) in one state.
 
-    ``stands`` is queued, scheduled, retry, aside (its type is paused or no worker knows it), running or dead_lettered.
+    ``stands`` is queued, behind (another job of its serial key has the turn), scheduled, retry, aside (its type is
+    paused or no worker knows it), running or dead_lettered.
     ``oldest`` says when the one that became due first did, or will. ``expired`` counts leases that are over, ``errors``
     the different errors of dead letters.
     """
@@ -41,12 +42,33 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Oldest:
-    """The job of one queue and priority that has been due for longest."""
+    """The job of one queue, lane and priority that has been due for longest."""
 
     queue_name: str
+    lane: str
     job_type: str
     priority: int
     age: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Serial keys that dead letters of one queue, type and priority band hold, and for how long the first has."""
+
+    queue_name: str
+    job_type: str
+    band: int
+    many: int
+    age: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBatches:
+    """Batches that are not closed, how many owners were told of dead letters in theirs, and the age of the oldest."""
+
+    many: int = 0
+    told: int = 0
+    age: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +106,8 @@ class Overview:
     now: datetime
     groups: Sequence[Group]
     oldest: Sequence[Oldest]
+    held: Sequence[Held]
+    batches: OpenBatches
     effects: Sequence[Waiting]
     pending: Sequence[Waiting]
     dead: Sequence[Waiting]
@@ -107,6 +131,8 @@ def overview(*, using: str) -> Overview:
         now=read_now(using),
         groups=[_group(row) for row in run("queries/backlog", given, using=using)],
         oldest=[_oldest(row) for row in run("queries/oldest_due", {}, using=using)],
+        held=[_held(row) for row in run("queries/dead_heads", given, using=using)],
+        batches=_batches(run("queries/open_batches", given, using=using)),
         effects=[_waiting(row, "name") for row in run("queries/open_effects", given, using=using)],
         pending=[_waiting(row, "destination") for row in deliveries if row["stands"] == "pending"],
         dead=[_waiting(row, "destination") for row in deliveries if row["stands"] == "dead_lettered"],
@@ -131,10 +157,22 @@ def _age(row: Mapping[str, Any], column: str) -> timedelta:
 def _oldest(row: Row) -> Oldest:
     return Oldest(
         queue_name=row["queue_name"],
+        lane=row["lane"],
         job_type=row["job_type"],
         priority=row["priority"],
         age=_age(row, "available_at"),
     )
+
+
+def _held(row: Row) -> Held:
+    same = {name: row[name] for name in ("queue_name", "job_type", "band", "many")}
+    return Held(age=_age(row, "dead_at"), **same)
+
+
+def _batches(rows: Sequence[Row]) -> OpenBatches:
+    for row in rows:
+        return OpenBatches(many=row["many"], told=row["told"], age=_age(row, "created_at"))
+    return OpenBatches()
 
 
 def _waiting(row: Row, name: str) -> Waiting:

@@ -19,12 +19,15 @@ from tests.plans.explaining import ran
 
 pytestmark = [pytest.mark.postgres, pytest.mark.long, pytest.mark.timeout(900)]
 
-STATEMENTS = ("backlog", "oldest_due", "open_effects", "deliveries", "present_workers")
+STATEMENTS = (
+    "backlog", "oldest_due", "open_effects", "deliveries", "present_workers", "dead_heads", "open_batches",
+)  # fmt: skip
+TURNS, BATCHES = 100_000, 20_000
 
 
 @pytest.fixture(scope="module")
 def finished(server: Server, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """A million finished jobs with as many effects, and 1,000 queued ones in three queues."""
+    """A million finished jobs, 1,000 queued ones in three queues, 100,000 serial keys and 20,000 open batches."""
     with django_db_blocker.unblock():
         server.empty()
         add(1_000_000, **backlog.DONE)
@@ -41,7 +44,21 @@ def finished(server: Server, django_db_blocker: DjangoDbBlocker) -> Iterator[Non
                 " '', 'key', 'ascii', 255, false, true, 0, 0, '{}', '', '', '{}', false, '', 'send', now(), now()"
                 " FROM django_jobs_job WHERE state = 'succeeded' LIMIT 200000"
             )
-            cursor.execute("ANALYZE django_jobs_sideeffect, django_jobs_delivery")
+            add(1_000, queue_name="'serial'", lane="'~~'", serial_key="'k' || n")
+            add(500, **backlog.DEAD, serial_key="'k' || n")
+            cursor.execute(
+                "INSERT INTO django_jobs_serialturn (id, key, job_id) SELECT gen_random_uuid(), 'k' || n, j.id"
+                f" FROM generate_series(1, {TURNS}) n LEFT JOIN django_jobs_job j"
+                " ON j.serial_key = 'k' || n AND j.state = 'dead_lettered'"
+            )
+            cursor.execute(
+                "INSERT INTO django_jobs_batch (id, key, on_dead, owner, callback_type, callback, created_at)"
+                " SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, '', 'block', '', '', '', now()"
+                f" FROM generate_series(1, {BATCHES}) n"
+            )
+            cursor.execute(
+                "ANALYZE django_jobs_sideeffect, django_jobs_delivery, django_jobs_serialturn, django_jobs_batch"
+            )
         settled()
         yield
         server.empty()
@@ -76,9 +93,10 @@ class TestFinished:
     def test_r73_counts_are_right(self, server: Server) -> None:
         """They are those of the unfinished rows."""
         found = overview(using="default")
-        many = dict.fromkeys(("queued", "running", "dead_lettered"), 0)
+        many = dict.fromkeys(("queued", "behind", "running", "dead_lettered"), 0)
         for group in found.groups:
             many[group.stands] += group.many
 
-        assert many == {"queued": 1000, "running": 50, "dead_lettered": 100}
-        assert {oldest.queue_name for oldest in found.oldest} == {"q0", "q1", "q2"}
+        assert many == {"queued": 1000, "behind": 1000, "running": 50, "dead_lettered": 600}
+        assert {oldest.queue_name for oldest in found.oldest} == {"q0", "q1", "q2", "serial"}
+        assert (sum(held.many for held in found.held), found.batches.many) == (500, 10_000)

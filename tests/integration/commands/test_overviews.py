@@ -120,7 +120,7 @@ def test_number_of_queries_of_status_is_fixed() -> None:
     with CaptureQueriesContext(connection) as full:
         jobs("status")
 
-    assert len(full) == len(empty) <= 9
+    assert len(full) == len(empty) <= 11
 
 
 def test_contract_of_a_type_for_programs() -> None:

@@ -21,10 +21,10 @@ later AS (
     ) AS following
 ),
 seen AS (
-    SELECT j.queue_name, j.job_type, j.priority, 'queued' AS stands, j.available_at,
-        NULL::timestamptz AS lease_ends, NULL::text AS error
+    SELECT j.queue_name, j.job_type, j.priority, CASE j.lane WHEN '~~' THEN 'behind' ELSE 'queued' END AS stands,
+        j.available_at, NULL::timestamptz AS lease_ends, NULL::text AS error
     FROM ready q CROSS JOIN LATERAL (
-        SELECT j.queue_name, j.job_type, j.priority, j.available_at FROM django_jobs_job j
+        SELECT j.queue_name, j.job_type, j.priority, j.lane, j.available_at FROM django_jobs_job j
         WHERE j.state = 'queued' AND j.isolation = '' AND j.queue_name = q.queue_name LIMIT %(limit)s::bigint
     ) AS j
     UNION ALL

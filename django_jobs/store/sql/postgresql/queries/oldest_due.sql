@@ -21,7 +21,7 @@ later AS (
         WHERE j.state IN ('scheduled', 'failed') AND j.queue_name > q.queue_name ORDER BY j.queue_name LIMIT 1
     ) AS following
 )
-SELECT q.queue_name, first.job_type, first.priority, first.available_at, clock.now
+SELECT q.queue_name, q.lane, first.job_type, first.priority, first.available_at, clock.now
 FROM clock, ready q
 CROSS JOIN LATERAL (
     WITH RECURSIVE level AS (
@@ -39,7 +39,7 @@ CROSS JOIN LATERAL (
     SELECT level.job_type, level.priority, level.available_at FROM level
 ) AS first
 UNION ALL
-SELECT q.queue_name, first.job_type, first.priority, first.available_at, clock.now
+SELECT q.queue_name, '', first.job_type, first.priority, first.available_at, clock.now
 FROM clock, later q, unnest(ARRAY[1, 0, -1]) AS b(band)
 CROSS JOIN LATERAL (
     SELECT j.job_type, j.priority, j.available_at FROM django_jobs_job j

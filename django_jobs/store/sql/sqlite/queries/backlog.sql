@@ -4,8 +4,8 @@
 SELECT s.queue_name, s.job_type, s.band, s.stands, count(*) AS many, min(s.available_at) AS available_at,
     sum(CASE WHEN s.lease_ends < %(now)s THEN 1 ELSE 0 END) AS expired, count(DISTINCT s.error) AS errors, %(now)s AS now
 FROM (
-    SELECT j.queue_name, j.job_type, (j.priority > 0) - (j.priority < 0) AS band, 'queued' AS stands, j.available_at,
-        NULL AS lease_ends, NULL AS error
+    SELECT j.queue_name, j.job_type, (j.priority > 0) - (j.priority < 0) AS band,
+        CASE j.lane WHEN '~~' THEN 'behind' ELSE 'queued' END AS stands, j.available_at, NULL AS lease_ends, NULL AS error
     FROM django_jobs_job j WHERE j.state = 'queued' AND j.isolation = ''
     UNION ALL
     SELECT j.queue_name, j.job_type, (j.priority > 0) - (j.priority < 0), 'queued', j.available_at, NULL, NULL
