@@ -139,6 +139,7 @@ class JobContext(AsyncTwins):
         """
         refuse_on_loop("effect")
         self._attempt.check_open()
+        self._attempt.check_budget()
         if self._inside.commits_with_success or in_transaction(connections[self._attempt.using]):
             msg = (
                 f"The effect {name!r} is asked for inside a transaction; a rollback would forget that it was sent. Ask "
@@ -193,6 +194,7 @@ class JobContext(AsyncTwins):
         check_name(name, what="step name", limit=200)
         self._attempt.check_open()
         self._attempt.check_wanted()
+        self._attempt.check_budget()
         step = Step(finished_step(self._attempt, name))
         if step.stored is not None:
             yield step
@@ -223,6 +225,7 @@ class JobContext(AsyncTwins):
             msg = f"The total of progress() is a whole number from 0 on, or None, not {total!r}."
             raise DefinitionError(msg)
         attempt = self._attempt
+        attempt.check_budget()
         faults.reached("handler.progress", using=attempt.using)
         early = clock.boot_seconds() - attempt.renewed_at < attempt.definition.terms.progress_interval.total_seconds()
         if not may_renew(attempt.progress, value) or (early and attempt.progress is not None):
@@ -247,7 +250,7 @@ class JobContext(AsyncTwins):
         if in_transaction(connections[attempt.using]):
             msg = f"{operation}() opens the outermost transaction itself; call it outside of atomic()."
             raise DefinitionError(msg)
-        with one_transaction(attempt, operation=f"{operation}()", step=step):
+        with attempt.undisturbed(), one_transaction(attempt, operation=f"{operation}()", step=step):
             lock_for_completion(attempt, idle=attempt.lease_remaining, operation=operation)
             inside.commits_with_success, inside.held_back = True, []
             try:
