@@ -136,6 +136,7 @@ class JobContext(AsyncTwins):
             EffectUncertain: Not known yet; let it pass, and the next attempt asks first.
             EffectNeedsReviewError: Only a human can find out.
             JobCancelled: Somebody wants the job cancelled, and no earlier send is unclear; nothing was sent.
+            SoftTimeoutError: The budget is over, the job type asks to be told, and it was not told yet.
         """
         refuse_on_loop("effect")
         self._attempt.check_open()
@@ -180,6 +181,7 @@ class JobContext(AsyncTwins):
         Raises:
             LeaseLostError: The job belongs to somebody else by now; nothing was written.
             JobCancelled: Somebody wants the job cancelled; the step did not begin.
+            SoftTimeoutError: As for ``effect()``; the step did not begin.
         """
         refuse_on_loop("step")
         with self.open_step(name) as step:
@@ -214,6 +216,7 @@ class JobContext(AsyncTwins):
         Raises:
             LeaseLostError: The job belongs to somebody else by now.
             JobCancelled: Somebody wants the job cancelled.
+            SoftTimeoutError: As for ``effect()``; nothing was renewed.
         """
         refuse_on_loop("progress")
         self._attempt.check_open()

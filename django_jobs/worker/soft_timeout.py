@@ -20,7 +20,7 @@ from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import telemetry
-from django_jobs.exceptions import SoftTimeoutError
+from django_jobs.exceptions import SOFT_TIMEOUT, SoftTimeoutError
 from django_jobs.store.leases import told_of
 from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.blocks import Blocks
@@ -170,7 +170,7 @@ class SoftTimeout:
             raise SoftTimeoutError
         call = None
         try:
-            with watch.over(connection.alias, left) as call:
+            with watch.over(connection.alias, left, hurries=False) as call:
                 return execute(sql, params, many, context)
         except DatabaseError as error:
             if call is None or call.cancelling is None or not self._claim("in a statement, which was cancelled"):
@@ -191,6 +191,7 @@ class SoftTimeout:
         )
 
 
+NOT_HEEDED = "The handler was told that its budget of {} was over, and let that pass."
 ENDED_TRANSACTION = (
     "The budget was over, and the statement that was cancelled ended the transaction of the handler. To end in another "
     "way, wrap statements that may last in transaction.atomic(), or declare atomic=False."
@@ -209,7 +210,8 @@ def told_in_time(attempt: RunningAttempt) -> Iterator[Callable[[Callable[[], Any
     try:
         yield soft.run
     except SoftTimeoutError as error:
-        error.args = (f"{error} The attempt ran for {attempt.elapsed.total_seconds():.1f} s.",)
+        text = str(error) if str(error) != SOFT_TIMEOUT else NOT_HEEDED.format(attempt.definition.terms.budget)
+        error.args = (f"{text} The attempt ran for {attempt.elapsed.total_seconds():.1f} s.",)
         raise
     finally:
         attempt.soft = None

@@ -35,6 +35,7 @@ class Call:
     connection: BaseDatabaseWrapper
     since: float
     cancel_at: float
+    hurries: bool
     cancelling: threading.Thread | None = None
     is_cut: bool = False
 
@@ -50,10 +51,11 @@ class Watch:
         self._hurried = False
 
     @contextmanager
-    def over(self, using: str, seconds: float) -> Iterator[Call | None]:
+    def over(self, using: str, seconds: float, *, hurries: bool = True) -> Iterator[Call | None]:
         """Let nothing in this block wait for PostgreSQL much longer than ``seconds``; it then fails as a lost call.
 
-        It yields what tells whether that was asked for; None on SQLite.
+        It yields what tells whether that was asked for; None on SQLite. Statements of handlers do not hurry: a process
+        that has to end waits for them.
 
         A cancellation names a session, not a statement. One that is on its way when the block ends is waited for, so
         that it cannot hit what the session does next; if it does not end, the connection does.
@@ -64,7 +66,7 @@ class Watch:
             return
         now = time.monotonic()
         number = next(self._numbers)
-        call = Call(connection, now, now + (HURRIED if self._hurried else seconds))
+        call = Call(connection, now, now + (HURRIED if self._hurried and hurries else seconds), hurries)
         with self._lock:
             self._calls[number] = call
             if self._thread is None or not self._thread.is_alive():
@@ -96,7 +98,7 @@ class Watch:
                 self._look_at(call, now)
 
     def _look_at(self, call: Call, now: float) -> None:
-        due = min(call.cancel_at, call.since + HURRIED) if self._hurried else call.cancel_at
+        due = min(call.cancel_at, call.since + HURRIED) if self._hurried and call.hurries else call.cancel_at
         if now < due or call.connection.connection is None:  # connecting has a limit of its own
             return
         call.cancel_at = now + CANCEL_TIME

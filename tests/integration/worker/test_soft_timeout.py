@@ -74,6 +74,7 @@ def test_handler_that_lets_it_pass_fails_and_is_run_again(declare: Declare, tabl
 
     assert (attempt.outcome, attempt.error_class) == ("failed", "unknown")
     assert attempt.error_type == "django_jobs.exceptions.SoftTimeoutError"
+    assert attempt.message.startswith("The handler was told that its budget of 0:01:00 was over, and let that pass.")
     assert "The attempt ran for 61." in attempt.message
     assert (the_job().state, the_job().unknown_count, table()) == ("failed", 1, [])
 
@@ -179,9 +180,12 @@ def test_effect_is_whole(declare: Declare, looks: Looks, told: list[Any]) -> Non
 def test_block_is_whole(declare: Declare, table: Table, looks: Looks, told: list[Any], block: str) -> None:
     """A completion, a step and a block of the handler's own end before anything comes."""
 
+    inside: list[int] = []
+
     def late() -> None:
         clock.skip(61)
         looks.wait()
+        inside.append(len(told))
         if block != "atomic":  # there a statement is refused, which rolls the block back
             write(1)
 
@@ -196,6 +200,7 @@ def test_block_is_whole(declare: Declare, table: Table, looks: Looks, told: list
     declare(handler, takes_context=True, soft_timeout=True).enqueue()
     outcome = run_one().outcome
 
+    assert inside == [0]
     assert (outcome, len(told)) == (("succeeded", 0) if block == "complete" else ("failed", 1))
     assert table() == ([] if block == "atomic" else [1])
 
@@ -267,6 +272,22 @@ def test_completion_after_the_budget_is_a_success(declare: Declare, monkeypatch:
     declare(handler, takes_context=True, soft_timeout=True).enqueue()
 
     assert run_one().outcome == "succeeded"
+
+
+def test_attempt_that_was_taken_back_is_not_told(declare: Declare, looks: Looks, told: list[Any]) -> None:
+    """Whoever took it back decides what becomes of it."""
+    attempts = []
+
+    def handler() -> None:
+        attempts[0].revoke("its worker stops")
+        clock.skip(61)
+        looks.wait()
+
+    declare(handler, soft_timeout=True).enqueue()
+    attempts.append(take())
+    run(*attempts)
+
+    assert told == []
 
 
 def test_it_never_reaches_what_runs_next(declare: Declare, told: list[Any]) -> None:
