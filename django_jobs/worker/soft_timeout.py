@@ -98,7 +98,7 @@ class SoftTimeout:
             self._is_open = False
             struck = self._is_struck
         if struck:
-            take(SoftTimeoutError)
+            take(SoftTimeoutError)  # leaving the lock lets it arrive in today's interpreters; this does not rely on it
 
     def drive(self, awaitable: Awaitable[Any]) -> Awaitable[Any]:
         """Return what awaits the same, and in which the exception arrives where it awaits."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -15,7 +14,6 @@ from django_jobs.exceptions import EffectRejected, Snooze, SoftTimeoutError
 from django_jobs.models import Attempt, Job, SideEffect
 from django_jobs.observe.metrics import Metrics
 from django_jobs.worker import soft_timeout
-from django_jobs.worker.soft_timeout import SoftTimeout
 from tests.integration.worker.conftest import Declare, Looks, run, run_one, take, the_job, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -288,54 +286,6 @@ def test_attempt_that_was_taken_back_is_not_told(declare: Declare, looks: Looks,
     run(*attempts)
 
     assert told == []
-
-
-def test_it_never_reaches_what_runs_next(declare: Declare, told: list[Any]) -> None:
-    """Of 1,000 handlers that end as their time does, each is told inside, or not at all; and its result is kept."""
-    declare(lambda: None, soft_timeout=True).enqueue()
-    attempt = take()
-    clock.skip(61)
-    now: list[SoftTimeout] = []
-    done = threading.Event()
-
-    def look() -> None:
-        while not done.is_set():
-            for soft in now:
-                soft.look()
-
-    def handler(turns: int) -> int:
-        for _ in range(turns):
-            pass
-        return turns
-
-    ended: list[Any] = []
-    watching = threading.Thread(target=look)
-    watching.start()
-    try:
-        for turns in range(1000):
-            soft = SoftTimeout(attempt)
-            now[:] = [soft]
-            try:
-                ended.append(soft.run(lambda many=turns: handler(20 * many)))  # type: ignore[misc]
-            except SoftTimeoutError as error:
-                ended.append(error)
-            handler(50)  # the next job: nothing may be left for it
-    finally:
-        done.set()
-        watching.join()
-
-    inside = [error for error in ended if isinstance(error, SoftTimeoutError)]
-    assert all(value == 20 * turns for turns, value in enumerate(ended) if not isinstance(value, SoftTimeoutError))
-    assert 0 < len(inside) < 1000
-    assert len(inside) <= len(told)
-    assert {_innermost(error) for error in inside} <= {"handler", "<lambda>"}
-
-
-def _innermost(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace.tb_frame.f_code.co_name if trace is not None else ""
 
 
 def test_error_of_the_handler_is_not_replaced(declare: Declare) -> None:

@@ -72,9 +72,14 @@ def test_thread_is_struck_where_it_was_seen(sleeper: Sleeper) -> None:
 @pytest.mark.parametrize("elsewhere", ["instruction", "frame"])
 def test_thread_that_went_on_is_left_alone(sleeper: Sleeper, elsewhere: str) -> None:
     """Another instruction of the frame, or another frame, is another place."""
-    frame = sleeper.frame()
-    at = frame.f_lasti + 2 if elsewhere == "instruction" else frame.f_lasti
-    seen = frame if elsewhere == "instruction" else sys._getframe()
+
+    def stands() -> Iterator[None]:
+        yield
+
+    suspended = stands()
+    next(suspended)
+    seen = sleeper.frame() if elsewhere == "instruction" else suspended.gi_frame  # type: ignore[attr-defined]
+    at = seen.f_lasti + 2 if elsewhere == "instruction" else seen.f_lasti
 
     assert not strike(sleeper.thread.ident or 0, seen, at, BlowError)
     sleeper.first.release()
