@@ -120,9 +120,9 @@ class RunningAttempt:
         return self.elapsed >= overdue_after(self.definition.terms, renewed=self._renewed)
 
     @property
-    def soft_left(self) -> timedelta:
-        """Time until the handler is told that its budget is over; below zero when that moment has passed."""
-        return soft_after(self.definition.terms, renewed=self._renewed) - self.elapsed
+    def soft_at(self) -> float:
+        """When the handler is to be told that its budget is over, in seconds of this process's clock."""
+        return self.asked_at + soft_after(self.definition.terms, renewed=self._renewed).total_seconds()
 
     @property
     def _renewed(self) -> timedelta:

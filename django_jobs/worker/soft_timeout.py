@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_jobs import telemetry
+from django_jobs import clock, telemetry
 from django_jobs.exceptions import SOFT_TIMEOUT, SoftTimeoutError
 from django_jobs.store.leases import told_of
 from django_jobs.worker.attempt import RunningAttempt
@@ -49,6 +49,7 @@ class SoftTimeout:
         self._is_open = False
         self._is_struck = False
         self._told_for: float | None = None  # the renewal in whose budget the handler was told
+        self._due = (float("nan"), 0.0)  # a renewal, and when its budget is over
         self._held = 0
         self._blocks = Blocks(connections.all(initialized_only=True))
         self._driven: Driven | None = None
@@ -57,10 +58,12 @@ class SoftTimeout:
     @property
     def seconds_left(self) -> float:
         """Seconds until the handler is to be told; infinite when it was."""
-        attempt = self._attempt
-        if self._told_for == attempt.renewed_at or attempt.revoked or attempt.completed:
+        attempt, renewed_at = self._attempt, self._attempt.renewed_at
+        if self._told_for == renewed_at or attempt.revoked or attempt.completed:
             return float("inf")
-        return attempt.soft_left.total_seconds()
+        if self._due[0] != renewed_at:  # asked at each statement, so it is reckoned once in a budget
+            self._due = (renewed_at, attempt.soft_at)
+        return self._due[1] - clock.boot_seconds()
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a handler; whatever becomes of the soft time-out, it ends as its handler did.
