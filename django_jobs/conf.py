@@ -20,6 +20,7 @@ from django.core.signals import setting_changed
 from django_jobs.domain.durations import LONGEST
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.lanes import check_resource
+from django_jobs.domain.lease import OVERDUE_MARGIN, SOFT_LEAST
 from django_jobs.domain.resources import parse_rate
 from django_jobs.exceptions import DefinitionError, KeyFormatError
 
@@ -76,6 +77,11 @@ class JobsSettings:
     )
     budget: timedelta = _seconds(60, "How long a handler may run without telling progress.")
     cleanup: timedelta = _seconds(10, "Added to the budget for the lease: time to end in good order.")
+    soft_timeout: bool = _doc(
+        False,
+        "Whether a handler is told by SoftTimeoutError, raised inside it, that its budget is over, unless its job type "
+        "declares soft_timeout=. Needs a CLEANUP of at least 3 seconds.",
+    )
     key_ttl: timedelta = _seconds(7 * 86400, "How long an idempotency key lives after its job finished.")
     threads: int = _doc(4, "Handlers at once in one child process.")
     processes: int = _doc(1, "Child processes of one worker.")
@@ -296,6 +302,9 @@ def _relation_problems(given: Mapping[str, Any]) -> list[str]:
         found.append("DJANGO_JOBS['SILENT_AFTER'] must be at least twice HEARTBEAT, or live workers look dead.")
     if values.max_call >= values.grace:
         found.append("DJANGO_JOBS['MAX_CALL'] must be shorter than GRACE, or a stop cuts calls to providers.")
+    if values.soft_timeout and values.cleanup < OVERDUE_MARGIN + SOFT_LEAST:
+        least = (OVERDUE_MARGIN + SOFT_LEAST).total_seconds()
+        found.append(f"DJANGO_JOBS['CLEANUP'] must be at least {least:g} seconds with SOFT_TIMEOUT: time to heed it.")
     found.extend(
         f"DJANGO_JOBS['{name.upper()}'] must not be longer than KEEP_ROWS: content goes with the rows."
         for name in ("keep_content", "keep_dead_content")

@@ -194,6 +194,20 @@ class HardTimeoutError(JobsError):
     """The handler ran past its lease and was ended."""
 
 
+class SoftTimeoutError(JobsError):
+    """Raised inside a handler whose type asks for it (``soft_timeout=True``): its budget is over, so it should end.
+
+    What is left of the lease, about its cleanup, is for that. It comes once in each budget; to catch it and to return
+    is a success.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(args or (SOFT_TIMEOUT,)))
+
+
+SOFT_TIMEOUT = "The budget of this attempt is over; what is left of its lease is for ending in good order."
+
+
 class NoTimeLeftError(JobsError):
     """The rest of the budget is too short for this call; nothing was sent."""
 

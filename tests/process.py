@@ -69,6 +69,7 @@ HARMLESS = frozenset(
         "django_jobs.effects.adapters.storage.storage_put",  # without a state
         "django_jobs.store.new_jobs._columns",
         "django_jobs.store.new_jobs._shared",
+        "django_jobs.worker.soft_watch.soft_watch",  # a handler that has ended is not looked at
         "django_jobs.worker.session._verdicts",  # what is remembered follows from the text alone
         "django_jobs.worker.session._classes",
     }

@@ -15,7 +15,7 @@ from django_jobs.exceptions import DefinitionError
 # What @task(…) and OPTIONS["DEFAULTS"] may say beside Django's own words; @job has the same.
 POLICY = (
     *("aliases", "key", "key_scope", "key_ttl", "on_duplicate", "subject", "owner"),
-    *("budget", "cleanup", "max_runtime", "retry", "useful_for", "atomic", "replay_permission"),
+    *("budget", "cleanup", "max_runtime", "retry", "useful_for", "atomic", "soft_timeout", "replay_permission"),
     *("resource", "serial_key", "serial_on_dead"),
 )
 TEMPLATES = ("key", "subject", "serial_key")
@@ -43,6 +43,7 @@ class DurableTask(Task):  # type: ignore[misc]
     retry: Any = None
     useful_for: timedelta | None = None
     atomic: bool | None = None
+    soft_timeout: bool | None = None
     replay_permission: str | None = None
     resource: str | None = None
     serial_key: str | None = None

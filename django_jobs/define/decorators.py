@@ -18,6 +18,7 @@ from django_jobs.define.module_runs import module_run
 from django_jobs.define.registry import register
 from django_jobs.define.schedules import schedule as add_schedule
 from django_jobs.domain.identity import check_name
+from django_jobs.domain.lease import LeaseTerms, check_soft
 from django_jobs.domain.options import EnqueueOptions, OnDuplicate, SerialOnDead, check
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.schedules import Cron, Every
@@ -53,6 +54,7 @@ def job(
     useful_for: timedelta | None = None,
     takes_context: bool = False,
     atomic: bool | None = None,
+    soft_timeout: bool | None = None,
     replay_permission: str = "",
     schedule: Cron | Every | str | None = None,
     resource: str = "",
@@ -74,7 +76,9 @@ def job(function: Callable[..., Any] | None = None, /, **declared: Any) -> Any:
             it nothing is deduplicated), ``key_scope`` (whose keys are the same; default: the oldest name, so that a
             rename keeps it), ``key_ttl``, ``on_duplicate`` ("return" or "reject"), ``subject`` (template), ``owner``,
             ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``takes_context``, ``atomic``,
-            ``replay_permission`` (what a user needs besides to replay such a job, as "billing.replay_charges"),
+            ``soft_timeout`` (whether SoftTimeoutError is raised inside the handler when its budget is over; default:
+            the setting), ``replay_permission`` (what a user needs besides to replay such a job, as
+            "billing.replay_charges"),
             ``schedule`` (when it is enqueued by itself: a ``Cron``, an ``Every`` or a cron expression),
             ``resource`` (what its jobs share with those of other types, bounded in ``DJANGO_JOBS["RESOURCES"]``),
             ``serial_key`` (template: jobs of one key run one after the other), ``serial_on_dead`` ("block" or "skip"),
@@ -97,6 +101,7 @@ _ALLOWED = frozenset(
     [
         *("type", "version", "aliases", "queue_name", "priority", "key", "key_scope", "key_ttl", "on_duplicate"),
         *("subject", "owner", "budget", "cleanup", "max_runtime", "retry", "useful_for", "takes_context", "atomic"),
+        "soft_timeout",
         "replay_permission",
         "schedule",
         "resource",
@@ -132,16 +137,18 @@ def declare(
         raise DefinitionError(msg)
     aliases = tuple(check_name(name, what="alias", limit=200) for name in declared.get("aliases", ()))
     options = _options(job_type, aliases, declared)
+    terms = lease_terms(declared.get("budget"), declared.get("cleanup"), declared.get("max_runtime"))
     upcasters = checked_upcasters(job_type, options.version, declared.get("upcasters") or {})
     definition = JobDefinition(
         func=func,
         signature=_signature(func, job_type, takes_context=takes_context),
         options=options,
         aliases=aliases,
-        terms=lease_terms(declared.get("budget"), declared.get("cleanup"), declared.get("max_runtime")),
+        terms=terms,
         retry=declared.get("retry") or RetryPolicy(),
         takes_context=takes_context,
         atomic=not takes_context if atomic is None else atomic,
+        soft_timeout=_soft_timeout(job_type, terms, declared.get("soft_timeout")),
         replay_permission=_permission(job_type, declared.get("replay_permission", "")),
         source=source,
         is_stock_task=is_stock_task,
@@ -163,6 +170,7 @@ _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "retry": ((RetryPolicy,), "a RetryPolicy"),
     "takes_context": ((bool,), "True or False"),
     "atomic": ((bool,), "True or False"),
+    "soft_timeout": ((bool,), "True or False"),
 }
 
 
@@ -179,6 +187,17 @@ def _check_kinds(func: object, declared: dict[str, Any]) -> None:
         if value is not None and not isinstance(value, kinds):
             msg = f"{func.__qualname__}: {option} must be {wanted}, not {value!r}."
             raise DefinitionError(msg)
+
+
+def _soft_timeout(job_type: str, terms: LeaseTerms, declared: bool | None) -> bool:
+    wanted = get_settings().soft_timeout if declared is None else declared
+    if wanted:
+        try:
+            check_soft(terms)
+        except DefinitionError as error:
+            msg = f"{job_type}: {error}"
+            raise DefinitionError(msg) from None
+    return wanted
 
 
 def _permission(job_type: str, value: object) -> str:

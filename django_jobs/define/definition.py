@@ -54,6 +54,7 @@ class JobDefinition:
     retry: RetryPolicy
     takes_context: bool
     atomic: bool
+    soft_timeout: bool = False
     replay_permission: str = ""
     source: EventSource | None = None
     upcasters: Mapping[int, Upcaster] = field(default_factory=dict)

@@ -16,7 +16,7 @@ LOCAL = "local:"
 _ALLOWED = frozenset(
     [
         *("type", "aliases", "queue_name", "priority", "key_ttl", "owner", "budget", "cleanup", "max_runtime", "retry"),
-        *("useful_for", "atomic", "replay_permission", "resource"),
+        *("useful_for", "atomic", "soft_timeout", "replay_permission", "resource"),
     ]
 )
 
@@ -35,7 +35,8 @@ def subscribe(
         **declared: As for ``@job``: ``type`` (default: app label and function name), ``aliases``, ``queue_name``,
             ``priority``, ``owner``, ``budget``, ``cleanup``, ``max_runtime``, ``retry``, ``useful_for``, ``key_ttl``
             (how long after its end the event's id answers as a duplicate; at least as long as the setting
-            ``KEEP_EVENTS``), ``atomic``, ``replay_permission``, ``resource``. The key is the event's id.
+            ``KEEP_EVENTS``), ``atomic``, ``soft_timeout``, ``replay_permission``, ``resource``. The key is
+            the event's id.
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.

@@ -16,6 +16,7 @@ EXPIRED_PATIENCE = timedelta(seconds=20)  # a lease is judged only after it has 
 GAP = timedelta(seconds=7)  # between two own beats: more, and the judge has been away itself
 OVERDUE_MARGIN = timedelta(seconds=2)  # overdue code is ended this long before its lease is over
 MAX_CALL = timedelta(seconds=10)  # the longest deadline of one call to a provider
+SOFT_LEAST = timedelta(seconds=1)  # what a soft time-out must leave a handler before it is ended
 PROGRESS_WRITES = 4  # renewals written per lease, at most
 
 _SECOND = timedelta(seconds=1)
@@ -81,6 +82,29 @@ def _check(name: str, value: object) -> None:
 def overdue_after(terms: LeaseTerms, *, renewed: timedelta = timedelta(0)) -> timedelta:
     """Return how long after its claim an attempt is overdue, if its last renewal came ``renewed`` after the claim."""
     return min(renewed + terms.lease, terms.max_runtime) - terms.overdue_margin
+
+
+def soft_after(terms: LeaseTerms, *, renewed: timedelta = timedelta(0)) -> timedelta:
+    """Return how long after its claim a handler is told that its time is up; ``renewed`` as for :func:`overdue_after`.
+
+    That is the end of its budget, and never later than ``cleanup`` before the end of ``max_runtime``.
+    """
+    return min(renewed + terms.budget, terms.max_runtime - terms.cleanup)
+
+
+def check_soft(terms: LeaseTerms) -> None:
+    """Refuse times that leave a handler nothing between the soft time-out and its end.
+
+    Raises:
+        DefinitionError: The cleanup is too short.
+    """
+    least = OVERDUE_MARGIN + SOFT_LEAST
+    if terms.cleanup < least:
+        raise DefinitionError(
+            f"soft_timeout needs a cleanup of at least {least.total_seconds():g} seconds, not "
+            f"{terms.cleanup.total_seconds():g}: the handler is ended {terms.overdue_margin.total_seconds():g} s "
+            "before its lease is over. Raise cleanup, or declare soft_timeout=False."
+        )
 
 
 def lease_at_renewal(terms: LeaseTerms, *, elapsed: timedelta) -> timedelta:

@@ -108,6 +108,8 @@ def job_lines(job: JobContract) -> Iterator[tuple[str, object]]:
     if job.subject:
         yield "subject", job.subject
     yield "budget", f"{duration(job.budget)}; lease {duration(job.lease)}; at most {duration(job.max_runtime)} in all"
+    if job.soft_timeout:
+        yield "soft time-out", "SoftTimeoutError in the handler when the budget is over"
     if job.useful_for:
         yield "useful for", duration(job.useful_for)
     yield "retry", _retry_text(job.retry)

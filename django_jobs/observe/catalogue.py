@@ -107,6 +107,7 @@ SPECS: tuple[Spec, ...] = (
         "permanent, transient, unknown",
     ),
     _counter("attempts_over_budget", JOB, "Attempts that ended inside their lease after their budget was over."),
+    _counter("soft_timeouts", JOB, "Times that a handler was told, by SoftTimeoutError, that its budget is over."),
     _counter(
         "coroutines_blocked", JOB, "Times that a coroutine kept its event loop from turning for more than a second."
     ),

@@ -64,6 +64,7 @@ class Metrics:
             "attempt.done": lambda fields: self._busy(fields, -1),
             "attempt.ended": self._ended,
             "claim.made": self._claimed,
+            "attempt.soft_timeout": self._count("soft_timeouts"),
             "coroutine.blocked": self._count("coroutines_blocked"),
             "loop.failed": self._loop_failed,
             "effect.reconciled": self._reconciled,

@@ -58,6 +58,7 @@ class JobContract:
     budget: timedelta
     lease: timedelta
     max_runtime: timedelta
+    soft_timeout: bool
     retry: dict[str, Any]
     code_version: str
 
@@ -154,6 +155,7 @@ def _job(definition: JobDefinition) -> JobContract:
         budget=terms.budget,
         lease=terms.lease,
         max_runtime=terms.max_runtime,
+        soft_timeout=definition.soft_timeout,
         retry=_retry(definition.retry),
         code_version=definition.code_version(),
     )

@@ -6,16 +6,21 @@ import os
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_jobs import clock
 from django_jobs.conf import get_settings
 from django_jobs.define.definition import JobDefinition
-from django_jobs.domain.lease import overdue_after
+from django_jobs.domain.lease import overdue_after, soft_after
 from django_jobs.exceptions import ContextClosedError, JobCancelled, LeaseLostError
 from django_jobs.store import Claimed
+
+if TYPE_CHECKING:
+    from django_jobs.worker.soft_timeout import SoftTimeout
 
 
 class RunningAttempt:
@@ -38,6 +43,7 @@ class RunningAttempt:
         self.open_call_until: float | None = None
         self.ends_by: float | None = None  # the process will not live longer than this
         self.connection: BaseDatabaseWrapper | None = None  # of the thread that runs the handler
+        self.soft: SoftTimeout | None = None  # of a type that asks for it, while its handler runs
         self._revoked = ""
         self._refusal_noted = False
         self._death_told = False
@@ -111,8 +117,16 @@ class RunningAttempt:
     @property
     def is_overdue(self) -> bool:
         """Whether the handler has run so long that its lease is about to end."""
-        renewed = timedelta(seconds=self.renewed_at - self.asked_at)
-        return self.elapsed >= overdue_after(self.definition.terms, renewed=renewed)
+        return self.elapsed >= overdue_after(self.definition.terms, renewed=self._renewed)
+
+    @property
+    def soft_at(self) -> float:
+        """When the handler is to be told that its budget is over, in seconds of this process's clock."""
+        return self.asked_at + soft_after(self.definition.terms, renewed=self._renewed).total_seconds()
+
+    @property
+    def _renewed(self) -> timedelta:
+        return timedelta(seconds=self.renewed_at - self.asked_at)
 
     @property
     def ends_at(self) -> datetime:
@@ -189,6 +203,19 @@ class RunningAttempt:
         if self.cancel_requested:
             msg = f"Somebody asked that job {self.job_id} be cancelled while attempt {self.number} ran."
             raise JobCancelled(msg)
+
+    def check_budget(self) -> None:
+        """Tell a handler whose type asks for it that its budget is over, before it begins anything new.
+
+        Raises:
+            SoftTimeoutError: It is, and the handler was not told yet.
+        """
+        if self.soft is not None:
+            self.soft.check()
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Return a block in which nobody tells the handler that its budget is over: there it ends in good order."""
+        return nullcontext() if self.soft is None else self.soft.held()
 
     def note_refusal_once(self) -> bool:
         """Say whether the caller is the first who meets the refusal of this attempt's end, and has to note it."""

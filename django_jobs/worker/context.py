@@ -136,9 +136,11 @@ class JobContext(AsyncTwins):
             EffectUncertain: Not known yet; let it pass, and the next attempt asks first.
             EffectNeedsReviewError: Only a human can find out.
             JobCancelled: Somebody wants the job cancelled, and no earlier send is unclear; nothing was sent.
+            SoftTimeoutError: The budget is over, the job type asks to be told, and it was not told yet.
         """
         refuse_on_loop("effect")
         self._attempt.check_open()
+        self._attempt.check_budget()
         if self._inside.commits_with_success or in_transaction(connections[self._attempt.using]):
             msg = (
                 f"The effect {name!r} is asked for inside a transaction; a rollback would forget that it was sent. Ask "
@@ -179,6 +181,7 @@ class JobContext(AsyncTwins):
         Raises:
             LeaseLostError: The job belongs to somebody else by now; nothing was written.
             JobCancelled: Somebody wants the job cancelled; the step did not begin.
+            SoftTimeoutError: As for ``effect()``; the step did not begin.
         """
         refuse_on_loop("step")
         with self.open_step(name) as step:
@@ -193,6 +196,7 @@ class JobContext(AsyncTwins):
         check_name(name, what="step name", limit=200)
         self._attempt.check_open()
         self._attempt.check_wanted()
+        self._attempt.check_budget()
         step = Step(finished_step(self._attempt, name))
         if step.stored is not None:
             yield step
@@ -212,6 +216,7 @@ class JobContext(AsyncTwins):
         Raises:
             LeaseLostError: The job belongs to somebody else by now.
             JobCancelled: Somebody wants the job cancelled.
+            SoftTimeoutError: As for ``effect()``; nothing was renewed.
         """
         refuse_on_loop("progress")
         self._attempt.check_open()
@@ -223,6 +228,7 @@ class JobContext(AsyncTwins):
             msg = f"The total of progress() is a whole number from 0 on, or None, not {total!r}."
             raise DefinitionError(msg)
         attempt = self._attempt
+        attempt.check_budget()
         faults.reached("handler.progress", using=attempt.using)
         early = clock.boot_seconds() - attempt.renewed_at < attempt.definition.terms.progress_interval.total_seconds()
         if not may_renew(attempt.progress, value) or (early and attempt.progress is not None):
@@ -247,7 +253,7 @@ class JobContext(AsyncTwins):
         if in_transaction(connections[attempt.using]):
             msg = f"{operation}() opens the outermost transaction itself; call it outside of atomic()."
             raise DefinitionError(msg)
-        with one_transaction(attempt, operation=f"{operation}()", step=step):
+        with attempt.undisturbed(), one_transaction(attempt, operation=f"{operation}()", step=step):
             lock_for_completion(attempt, idle=attempt.lease_remaining, operation=operation)
             inside.commits_with_success, inside.held_back = True, []
             try:

@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import os
+from functools import partial
 from typing import Any, NoReturn
 
 from django.db import connections
@@ -33,6 +34,7 @@ from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, te
 from django_jobs.worker.finish import record_error, record_failure, record_success
 from django_jobs.worker.following import close_if_last, enqueue_following, pass_turn_on
 from django_jobs.worker.patience import patiently
+from django_jobs.worker.soft_timeout import told_in_time
 
 logger = logging.getLogger("django_jobs.worker")
 
@@ -175,8 +177,8 @@ def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) 
 def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> Any:
     faults.reached("handler.before", using=attempt.using)
     try:
-        result = attempt.definition.func(*context, **arguments)
-        result = awaited(attempt, result)
+        with told_in_time(attempt) as run:
+            result = awaited(attempt, run(partial(attempt.definition.func, *context, **arguments)))
     finally:
         if attempt.is_forked:
             _end_fork(attempt)
@@ -191,6 +193,8 @@ def awaited(attempt: RunningAttempt, result: Any) -> Any:
     """
     if not inspect.isawaitable(result):
         return result
+    if attempt.soft is not None:
+        result = attempt.soft.drive(result)
     return coroutines.run(
         result,
         at_end=lambda: attempt.is_forked and _end_fork(attempt),

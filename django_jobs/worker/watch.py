@@ -29,10 +29,13 @@ HURRIED = 2.0  # seconds that a call may take while this process ends
 
 
 @dataclass(slots=True)
-class _Call:
+class Call:
+    """A call under way; ``cancelling`` is set when the server was asked to cancel it."""
+
     connection: BaseDatabaseWrapper
     since: float
     cancel_at: float
+    hurries: bool
     cancelling: threading.Thread | None = None
     is_cut: bool = False
 
@@ -42,32 +45,35 @@ class Watch:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, Call] = {}
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._hurried = False
 
     @contextmanager
-    def over(self, using: str, seconds: float) -> Iterator[None]:
+    def over(self, using: str, seconds: float, *, hurries: bool = True) -> Iterator[Call | None]:
         """Let nothing in this block wait for PostgreSQL much longer than ``seconds``; it then fails as a lost call.
+
+        It yields what tells whether that was asked for; None on SQLite. Statements of handlers do not hurry: a process
+        that has to end waits for them.
 
         A cancellation names a session, not a statement. One that is on its way when the block ends is waited for, so
         that it cannot hit what the session does next; if it does not end, the connection does.
         """
         connection = connections[using]
         if connection.vendor != "postgresql":  # SQLite waits for nothing but its lock, with a limit of its own
-            yield
+            yield None
             return
         now = time.monotonic()
         number = next(self._numbers)
-        call = _Call(connection, now, now + (HURRIED if self._hurried else seconds))
+        call = Call(connection, now, now + (HURRIED if self._hurried and hurries else seconds), hurries)
         with self._lock:
             self._calls[number] = call
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="django_jobs-watch", daemon=True)
                 self._thread.start()
         try:
-            yield
+            yield call
         finally:
             with self._lock:
                 del self._calls[number]
@@ -91,8 +97,8 @@ class Watch:
             for call in self._calls.values():
                 self._look_at(call, now)
 
-    def _look_at(self, call: _Call, now: float) -> None:
-        due = min(call.cancel_at, call.since + HURRIED) if self._hurried else call.cancel_at
+    def _look_at(self, call: Call, now: float) -> None:
+        due = min(call.cancel_at, call.since + HURRIED) if self._hurried and call.hurries else call.cancel_at
         if now < due or call.connection.connection is None:  # connecting has a limit of its own
             return
         call.cancel_at = now + CANCEL_TIME
@@ -103,7 +109,7 @@ class Watch:
         else:
             _cut(call)
 
-    def _wait_for_cancellation(self, call: _Call) -> None:
+    def _wait_for_cancellation(self, call: Call) -> None:
         if call.cancelling is None or call.is_cut:
             return
         call.cancelling.join(timeout=CANCEL_TIME)
@@ -111,7 +117,7 @@ class Watch:
             _cut(call)
 
 
-def _cut(call: _Call) -> None:
+def _cut(call: Call) -> None:
     from django_jobs.worker.connection import cut
 
     call.is_cut = True

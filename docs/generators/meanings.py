@@ -39,6 +39,7 @@ JOB_DEFAULTS = {
     "budget": "setting `BUDGET`",
     "cleanup": "setting `CLEANUP`",
     "max_runtime": "20 × `budget`",
+    "soft_timeout": "setting `SOFT_TIMEOUT`",
     "retry": "`RetryPolicy()`",
     "atomic": "`True`, with a context `False`",
 }
@@ -61,6 +62,10 @@ JOB = {
     "useful_for": "After this time the job is worth nothing: it is dead-lettered instead of started or tried again.",
     "takes_context": "The first parameter is `context`: effects, `complete()`, `step()`, `progress()`.",
     "atomic": "The handler runs in one transaction with its success. `False`: for handlers that run long.",
+    "soft_timeout": (
+        "Raise `SoftTimeoutError` inside the handler when its budget is over, so that it can "
+        "[end in good order](../how-to/run-workers.md#end-a-handler-in-good-order). Needs a `cleanup` of 3 s."
+    ),
     "replay_permission": "A permission, with its app, that a user needs besides to replay such a job.",
     "schedule": "When it is enqueued by itself: a `Cron`, an `Every`, or a cron expression in the zone of the project.",
     "serial_key": "Template: jobs of one key run one at a time, in the order in which they became due.",

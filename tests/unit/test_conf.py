@@ -83,6 +83,7 @@ def test_settings_that_are_no_dict_are_told(given: Any) -> None:
         ({"KEEP_ROWS": 89 * DAY}, "KEEP_DEAD_CONTENT"),
         ({"KEEP_CONTENT": 401 * DAY}, "KEEP_CONTENT"),
         ({"KEEP_WORKERS": 39 * SECOND}, "KEEP_WORKERS"),
+        ({"SOFT_TIMEOUT": True, "CLEANUP": 2 * SECOND}, "CLEANUP"),
     ],
 )
 def test_settings_that_contradict_each_other_are_told(given: Mapping[str, Any], named: str) -> None:

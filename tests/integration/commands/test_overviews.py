@@ -149,6 +149,7 @@ def test_contract_of_a_type_for_programs() -> None:
         "budget_seconds": 30,
         "lease_seconds": 40,
         "max_runtime_seconds": 600,
+        "soft_timeout": False,
     }
 
 

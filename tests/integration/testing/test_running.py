@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
 from django_jobs import JobContext
-from django_jobs.exceptions import PermanentError, Snooze, TransientError
+from django_jobs.exceptions import PermanentError, Snooze, SoftTimeoutError, TransientError
 from django_jobs.models import Attempt
 from django_jobs.testing import JobsClock, JobsKit, running
 from tests.integration.testing.conftest import Declare
@@ -53,6 +53,30 @@ def test_r68_retries_take_place_by_moving_the_clock(jobs: JobsKit, jobs_clock: J
     assert report.outcomes == ["failed", "failed", "succeeded"]
     assert [attempt.error for attempt in report.failures] == ["not yet", "not yet"]
     assert tries[0] < tries[1] < tries[2]
+
+
+@pytest.mark.filterwarnings("ignore:A handler wrote to auth_group outside")
+@pytest.mark.parametrize("atomic", [True, False])
+def test_time_of_a_handler_is_up_when_the_clock_says_so(
+    jobs: JobsKit, jobs_clock: JobsClock, declare: Declare, atomic: bool
+) -> None:
+    """A handler that asks for it is told as in a worker, and what it writes afterwards is there."""
+
+    def slow() -> str:
+        try:
+            with transaction.atomic():
+                Group.objects.create(name="first")
+                jobs_clock.tick(timedelta(seconds=61))
+                Group.objects.create(name="second")
+        except SoftTimeoutError:
+            Group.objects.create(name="third")
+            return "in good order"
+        return "not told"
+
+    declare(slow, soft_timeout=True, atomic=atomic).enqueue()
+
+    assert jobs.run_one().result == "in good order"
+    assert set(Group.objects.values_list("name", flat=True)) == {"third"}
 
 
 def test_what_becomes_due_while_the_kit_looks_is_run(

@@ -19,6 +19,7 @@ from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.claiming import Claimer
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.execute import execute
+from django_jobs.worker.soft_timeout import SoftTimeout
 
 JOB_TYPE = "tests.handler"
 TABLE = "handler_rows"
@@ -114,3 +115,36 @@ def run_one() -> Attempt:
 def the_job() -> Job:
     """Return the one job."""
     return Job.objects.select_related("payload").get()
+
+
+class Looks:
+    """Counts the looks at a handler, so that one can wait until it was looked at."""
+
+    def __init__(self) -> None:
+        self.many = 0
+        self._more = threading.Condition()
+
+    def looked(self) -> None:
+        """Note one."""
+        with self._more:
+            self.many += 1
+            self._more.notify_all()
+
+    def wait(self, more: int = 3) -> None:
+        """Wait until so many looks have come and gone."""
+        with self._more:
+            until = self.many + more
+            assert self._more.wait_for(lambda: self.many >= until, timeout=30), "somebody looks"
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    """Return what counts the looks of the watching thread."""
+    counted, look = Looks(), SoftTimeout.look
+
+    def looking(soft: SoftTimeout) -> None:
+        look(soft)
+        counted.looked()
+
+    monkeypatch.setattr(SoftTimeout, "look", looking)
+    return counted

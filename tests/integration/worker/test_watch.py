@@ -96,6 +96,16 @@ def test_call_to_a_frozen_backend_is_left(quick: Watch, frozen_backend: int) -> 
     ask()
 
 
+def test_hurried_process_waits_for_statements_of_handlers(quick: Watch) -> None:
+    """A worker that drains cancels no statement of a handler that still has time."""
+    quick.hurry()
+    with quick.over("default", 30, hurries=False) as call, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(0.8)")  # more than a hurried call may take, and two looks
+
+    assert call is not None
+    assert call.cancelling is None
+
+
 def test_hurried_process_waits_for_no_call(quick: Watch, frozen_backend: int) -> None:
     """Once the process has to end, a call that could take minutes ends in moments, also one that is under way."""
     hurry = threading.Timer(0.1, quick.hurry)

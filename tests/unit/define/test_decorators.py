@@ -172,6 +172,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "aliases text": ({"aliases": "shop.pay"}, "aliases must be a tuple of names"),
     "takes_context": ({"takes_context": "yes"}, "takes_context must be True or False"),
     "atomic": ({"atomic": 1}, "atomic must be True or False"),
+    "soft_timeout": ({"soft_timeout": "yes"}, "soft_timeout must be True or False"),
+    "soft_timeout without cleanup": ({"soft_timeout": True, "cleanup": SECOND}, "soft_timeout needs a cleanup of"),
     "context and atomic": ({"takes_context": True, "atomic": True}, "atomic=True cannot hold"),
     "context not first": ({"takes_context": True}, "first parameter must be named 'context'"),
     "key of no parameter": ({"key": "order:{colour}"}, "uses 'colour', which is no parameter"),
@@ -190,6 +192,15 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "key_scope empty": ({"key_scope": "", "key": "a"}, "key_scope is empty"),
     "key_scope number": ({"key_scope": 5}, "key_scope is of type int"),
 }
+
+
+@pytest.mark.parametrize(("declared", "expected"), [({}, True), ({"soft_timeout": False}, False)])
+def test_setting_asks_for_soft_time_outs_where_the_type_says_nothing(declared: dict[str, Any], expected: bool) -> None:
+    """A type that declares it not is left alone, whatever its cleanup; without the setting so are all."""
+    assert job(type="tests.silent")(lambda_free()).definition.soft_timeout is False
+    with override_settings(DJANGO_JOBS={"SOFT_TIMEOUT": True}):
+        assert job(type="tests.soft", **declared)(lambda_free()).definition.soft_timeout is expected
+        assert job(type="tests.short", cleanup=SECOND, soft_timeout=False)(lambda_free())
 
 
 @pytest.mark.parametrize("name", REFUSED)

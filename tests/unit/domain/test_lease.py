@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_jobs.domain.lease import LeaseTerms, call_time, lease_at_renewal, may_judge, may_renew, overdue_after
+from django_jobs.domain.lease import (
+    LeaseTerms,
+    call_time,
+    check_soft,
+    lease_at_renewal,
+    may_judge,
+    may_renew,
+    overdue_after,
+    soft_after,
+)
 from django_jobs.exceptions import DefinitionError, NoTimeLeftError
 
 
@@ -62,6 +71,19 @@ def test_terms_refuse_times_that_cannot_work(values: dict[str, Any], words: str)
 def test_overdue_comes_just_before_the_lease_or_the_run_ends(terms: LeaseTerms, renewed: float, expected: int) -> None:
     """Code is overdue 2 s before its lease or its run is over, and never inside its budget."""
     assert overdue_after(terms, renewed=seconds(renewed)) == seconds(expected)
+
+
+@pytest.mark.parametrize(("renewed", "expected"), [(0, 60), (100, 160), (1130, 1190), (1190, 1190)])
+def test_time_is_up_at_the_end_of_a_budget_and_leaves_the_cleanup(renewed: float, expected: int) -> None:
+    """Counted from the last renewal, and at the latest the cleanup before the longest run."""
+    assert soft_after(LeaseTerms(), renewed=seconds(renewed)) == seconds(expected)
+
+
+def test_time_that_is_up_needs_some_to_be_heeded() -> None:
+    """The handler is ended two seconds before its lease, so three of cleanup are the least."""
+    check_soft(LeaseTerms(cleanup=seconds(3)))
+    with pytest.raises(DefinitionError, match=r"cleanup of at least 3 seconds, not 2\.9"):
+        check_soft(LeaseTerms(cleanup=seconds(2.9)))
 
 
 @given(
