@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import inspect
 import json
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from django.db import connections
@@ -31,6 +33,7 @@ from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
 from django_jobs.worker.finish import record_error, record_failure, record_success
 from django_jobs.worker.following import close_if_last, enqueue_following, pass_turn_on
+from django_jobs.worker.hooked import hooked
 from django_jobs.worker.hygiene import watch_all
 from django_jobs.worker.patience import patiently
 
@@ -175,14 +178,21 @@ def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) 
 
 def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> Any:
     faults.reached("handler.before", using=attempt.using)
-    try:
+    with _without_forks(attempt), hooked(attempt), _without_forks(attempt):
         result = attempt.definition.func(*context, **arguments)
         result = awaited(attempt, result)
+    faults.reached("handler.after", using=attempt.using)
+    return result
+
+
+@contextlib.contextmanager
+def _without_forks(attempt: RunningAttempt) -> Iterator[None]:
+    """End a copy of this process that comes out of the block, before other code of the project runs in it."""
+    try:
+        yield
     finally:
         if attempt.is_forked:
             _end_fork(attempt)
-    faults.reached("handler.after", using=attempt.using)
-    return result
 
 
 def awaited(attempt: RunningAttempt, result: Any) -> Any:
