@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import zoneinfo
+from abc import abstractmethod
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from datetime import timezone as fixed_timezone
@@ -24,9 +25,11 @@ class Propagator(Protocol):
 
     name: str
 
+    @abstractmethod
     def capture(self) -> Any:
         """Return what is active now as a JSON value, or None for nothing; called once per enqueue, before any SQL."""
 
+    @abstractmethod
     def restore(self, value: Any) -> AbstractContextManager[Any]:
         """Return a context manager inside which ``value`` is active; the handler runs in it."""
 

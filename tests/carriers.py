@@ -166,6 +166,15 @@ class Needy(Nothing):
     def __init__(self, argument: object) -> None: ...
 
 
+class Half(Propagator):
+    """Forgot to say what is captured."""
+
+    name = "half"
+
+    def restore(self, value: Any) -> Any:
+        """Do nothing."""
+
+
 class Again(Tenant):
     """Has a name that another one has."""
 

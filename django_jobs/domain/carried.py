@@ -19,24 +19,26 @@ def carried_text(values: Mapping[str, object], *, max_bytes: int, max_depth: int
     Raises:
         HookError: A value cannot be stored, or all of them are too large together; it names the propagator.
     """
-    sizes = {name: _size(name, value, max_depth) for name, value in values.items() if value is not None}
-    if not sizes:
+    parts = {name: _part(name, value, max_depth) for name, value in values.items() if value is not None}
+    if not parts:
         return None
-    text = canonical({name: values[name] for name in sizes}, max_bytes=len(sizes) * _ROOM, max_depth=max_depth + 1)
+    text = f"{{{','.join(parts[name] for name in sorted(parts))}}}"  # names are ASCII: their order is the canonical one
     size = len(text.encode())
     if size > max_bytes:
-        largest = max(sizes, key=lambda name: sizes[name])
+        largest = max(parts, key=lambda name: len(parts[name].encode()))
         msg = (
             f"What a job carries would be {size} bytes, more than CONTEXT_MAX_BYTES ({max_bytes}); the largest part, "
-            f"{sizes[largest]} bytes, is of the propagator {largest!r}. Carry an id instead. Nothing was stored."
+            f"{len(parts[largest].encode())} bytes, is of the propagator {largest!r}. Carry an id instead. Nothing was "
+            "stored."
         )
         raise HookError(msg, hook=largest)
     return text
 
 
-def _size(name: str, value: object, max_depth: int) -> int:
+def _part(name: str, value: object, max_depth: int) -> str:
+    """Return a member of the object, without the braces."""
     try:
-        return len(canonical({name: value}, max_bytes=_ROOM, max_depth=max_depth + 1).encode())
+        return canonical({name: value}, max_bytes=_ROOM, max_depth=max_depth + 1)[1:-1]
     except PayloadError as error:
         msg = f"The propagator {name!r} captured what cannot be stored: {error} Nothing was stored."
         raise HookError(msg, hook=name) from error

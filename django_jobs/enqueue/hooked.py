@@ -65,11 +65,14 @@ def hooked(wanted: Sequence[Prepared]) -> Iterator[list[EnqueueResult]]:
         BaseException: What a middleware raises to refuse, or what the block raises: no middleware can hide that.
     """
     around = hooks().around_enqueue
-    told = _told(wanted) if around else None
+    if not around:
+        yield []
+        return
+    told = _told(wanted)
     with ExitStack() as stack:
         for each in around:
             enter(stack, each(told), of=name_of(each))
-        yield [] if told is None else told.results
+        yield told.results
 
 
 def _told(wanted: Sequence[Prepared]) -> Enqueueing:

@@ -60,6 +60,7 @@ WRONG = [
     ("CONTEXT", "no_such_module.Tenant", "cannot be imported: No module named 'no_such_module'"),
     ("CONTEXT", "tests.carriers.Noting", "is no propagator: it has no method capture()"),
     ("CONTEXT", "tests.carriers.Needy", "cannot be made: TypeError"),
+    ("CONTEXT", "tests.carriers.Half", "Can't instantiate abstract class Half"),
     ("CONTEXT", "tests.carriers.Nameless", "name of the propagator tests.carriers.Nameless is empty"),
     ("MIDDLEWARE", "tests.carriers.Notting", "Did you mean tests.carriers.Noting?"),
     ("MIDDLEWARE", "tests.carriers.Nothing", "it has neither around_enqueue() nor around_attempt()"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from django_jobs.domain.canonical import canonical
 from django_jobs.domain.carried import carried_text, carried_values
 from django_jobs.exceptions import HookError, PayloadError
 
@@ -23,7 +24,7 @@ def test_values_make_one_canonical_object() -> None:
     one = text({"user": user, "language": "de", "tenant": {"b": 2, "a": "é"}})
     other = text({"tenant": {"a": "é", "b": 2}, "user": str(user), "language": "de"})
 
-    assert one == other
+    assert one == other == canonical({"language": "de", "tenant": {"a": "é", "b": 2}, "user": user})
     assert one == f'{{"language":"de","tenant":{{"a":"é","b":2}},"user":"{user}"}}'
     assert carried_values(one) == {"language": "de", "tenant": {"a": "é", "b": 2}, "user": str(user)}
 
