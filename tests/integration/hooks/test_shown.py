@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
+from django.test import Client
 
 from django_jobs.exceptions import PermanentError
 from django_jobs.models import Job, JobPayload
@@ -20,7 +22,10 @@ from django_jobs.testing import JobsKit
 from tests.carriers import Tenant, inside
 from tests.databases import Server
 from tests.factories_decisions import decided
+from tests.integration.admin.conftest import address, root
 from tests.integration.hooks.conftest import Declare, Use, note
+
+__all__ = ["root"]
 
 SECRET = "hunter2-hunter2"
 VALUE = {"id": 7, "token": SECRET}
@@ -50,6 +55,16 @@ def test_show_masks_it(job: Job) -> None:
     assert as_dict(history_of(job, using="default"))["payload"]["context"] == MASKED
     assert json.dumps(MASKED) in said.getvalue()
     assert SECRET not in said.getvalue()
+
+
+def test_the_page_of_the_job_masks_it(job: Job, root: Client) -> None:
+    """An operator sees under which tenant a job runs, and no secret."""
+    page = html.unescape(root.get(address("job", "change", job.pk)).content.decode())
+
+    shown = page.partition("<dt>context</dt>")[2].partition("</dd>")[0]
+    assert '"id": 7' in shown
+    assert "[redacted]" in shown
+    assert SECRET not in page
 
 
 def test_it_is_shown_unmasked_with_a_reason(job: Job) -> None:
