@@ -45,7 +45,8 @@ class _Loaded:
 
     def unlock(self) -> None:
         """Make a lock that nobody holds: a forked child inherits one that somebody may."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what asks again while it is loaded gets an error, and no wait for itself
+        self._is_loading = False
 
     def get(self) -> Hooks:
         """Load them, once."""
@@ -54,8 +55,18 @@ class _Loaded:
         rules = get_settings()
         with self._lock:
             if self._hooks is None:
-                self._hooks = _load(rules.context, rules.middleware)
+                self._hooks = self._load_once(rules.context, rules.middleware)
             return self._hooks
+
+    def _load_once(self, context: Sequence[str], middleware: Sequence[str]) -> Hooks:
+        if self._is_loading:
+            msg = "A propagator or a middleware enqueues while it is imported or made; let it do so later."
+            raise DefinitionError(msg)
+        self._is_loading = True
+        try:
+            return _load(context, middleware)
+        finally:
+            self._is_loading = False
 
     def forget(self, *, setting: str, **_: object) -> None:
         """Load anew, with other settings."""

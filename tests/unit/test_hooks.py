@@ -82,6 +82,25 @@ def test_a_path_that_cannot_be_used_is_told(settings: Any, setting: str, path: s
     assert said in found.msg
 
 
+def test_a_hook_that_enqueues_while_it_is_made_is_an_error(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking for the hooks while they are loaded does not wait for itself."""
+    monkeypatch.setattr(carriers.Nothing, "__init__", lambda self: hooks.hooks(), raising=False)
+    given(settings, middleware=("Nothing",))
+    found: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            hooks.hooks()
+        except DefinitionError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    thread.join(timeout=10)
+
+    assert "enqueues while it is imported or made" in str(found[0])
+
+
 def test_every_wrong_path_is_told_at_once(settings: Any) -> None:
     """One run of the checks shows all of them; a name that two propagators have is one too."""
     given(settings, context=("Tenant", "Again", "Missing"), middleware=("Nothing", "Missing"))
