@@ -20,24 +20,31 @@ if TYPE_CHECKING:
     from django_jobs.effects.adapter import effect
     from django_jobs.enqueue.batches import BatchResult, batch, batch_result
     from django_jobs.enqueue.chains import ChainResult, chain, chain_result
+    from django_jobs.enqueue.hooked import Enqueueing
     from django_jobs.enqueue.outcome import EnqueueResult
     from django_jobs.enqueue.result import JobResult, job_result
+    from django_jobs.middleware import Attempting, Middleware
     from django_jobs.outbox import inbox
     from django_jobs.outbox.emit import publish
     from django_jobs.outbox.inbox import Received, receive
     from django_jobs.outbox.signing import verify_webhook
+    from django_jobs.propagation import Propagator
     from django_jobs.worker.context import JobContext
 
 _PLACES = {
+    "Attempting": "django_jobs.middleware",
     "BatchResult": "django_jobs.enqueue.batches",
     "ChainResult": "django_jobs.enqueue.chains",
     "Confirmed": "django_jobs.domain.providers",
     "Cron": "django_jobs.domain.schedules",
     "EnqueueResult": "django_jobs.enqueue.outcome",
+    "Enqueueing": "django_jobs.enqueue.hooked",
     "Event": "django_jobs.domain.events",
     "Every": "django_jobs.domain.schedules",
     "JobContext": "django_jobs.worker.context",
     "JobResult": "django_jobs.enqueue.result",
+    "Middleware": "django_jobs.middleware",
+    "Propagator": "django_jobs.propagation",
     "Received": "django_jobs.outbox.inbox",
     "Rejected": "django_jobs.domain.providers",
     "RetryPolicy": "django_jobs.domain.retry",
@@ -60,15 +67,19 @@ _PLACES = {
 _MODULES = {"inbox"}  # names that stand for a whole module
 
 __all__ = [
+    "Attempting",
     "BatchResult",
     "ChainResult",
     "Confirmed",
     "Cron",
     "EnqueueResult",
+    "Enqueueing",
     "Event",
     "Every",
     "JobContext",
     "JobResult",
+    "Middleware",
+    "Propagator",
     "Received",
     "Rejected",
     "RetryPolicy",

@@ -22,6 +22,7 @@ from django_jobs.define.definition import type_hints
 from django_jobs.effects.adapter import declared_effects
 from django_jobs.exceptions import DefinitionError
 from django_jobs.faults.arming import refusal
+from django_jobs.hooks import wrong_paths
 
 TAG = "django_jobs"
 OLDEST_SQLITE = (3, 37)
@@ -34,6 +35,7 @@ def register() -> None:
     for check in (
         check_settings,
         check_faults,
+        check_hooks,
         check_registry,
         check_resources,
         check_routes,
@@ -65,6 +67,21 @@ def check_faults(**_: object) -> list[CheckMessage]:
     """E002: the environment of a real site asks for a fault."""
     hint = "Take DJANGO_JOBS_FAULT out of the environment; it is for tests of crashes."
     return [Error(why, hint=hint, id="django_jobs.E002") for why in [refusal()] if why]
+
+
+def check_hooks(**_: object) -> list[CheckMessage]:
+    """E003, E004: a propagator or a middleware of the settings cannot be used."""
+    if _setting_problems():
+        return []
+    ids = {"CONTEXT": "django_jobs.E003", "MIDDLEWARE": "django_jobs.E004"}
+    return [
+        Error(
+            f"DJANGO_JOBS[{setting!r}]: {why}",
+            hint="Give the dotted path of a class that can be made without arguments, or of an object.",
+            id=ids[setting],
+        )
+        for setting, why in wrong_paths()
+    ]
 
 
 def check_registry(**_: object) -> list[CheckMessage]:

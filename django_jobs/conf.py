@@ -153,6 +153,14 @@ class JobsSettings:
         5, "So many refusals of one event by a destination make a dead delivery; outages do not count."
     )
     redact: tuple[str, ...] = _doc((), "Names of payload fields to mask, beside the built-in ones.")
+    context: tuple[str, ...] = _doc(
+        (),
+        "Dotted paths of propagators: what jobs carry from the enqueue to the handler, for example the language.",
+    )
+    context_max_bytes: int = _doc(4 * 1024, "Largest canonical text in bytes of all that one job carries.")
+    middleware: tuple[str, ...] = _doc(
+        (), "Dotted paths of middleware around enqueues and attempts, the outermost first."
+    )
 
     @property
     def blind_limit(self) -> timedelta:
@@ -317,7 +325,7 @@ def _relation_problems(given: Mapping[str, Any]) -> list[str]:
 
 def _build(given: Mapping[str, Any]) -> JobsSettings:
     values = {KEYS[key]: value for key, value in given.items()}
-    for name in ("imports", "redact"):
+    for name in ("imports", "redact", "context", "middleware"):
         if name in values:
             values[name] = tuple(values[name])
     return JobsSettings(**values)

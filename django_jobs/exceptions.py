@@ -46,6 +46,14 @@ class DuplicateOfDeadJobError(DuplicateJobError):
     """The key belongs to a dead letter, so this enqueue would change nothing until a human decides."""
 
 
+class HookError(JobsError):
+    """A propagator or a middleware of the project cannot do its part; ``hook`` names it. An enqueue stored nothing."""
+
+    def __init__(self, message: str, *, hook: str = "") -> None:
+        super().__init__(message)
+        self.hook = hook
+
+
 class EnqueueContendedError(JobsError):
     """The key changed hands again and again while it was read; enqueue once more."""
 

@@ -112,6 +112,8 @@ DJANGO_JOBS: dict[str, Any] = {
     "IMPORTS": env("JOBS_IMPORTS"),
     # JOBS_HEARTBEAT=1 and the like, in seconds: tests of the worker do not wait for the real ones.
     **{name: timedelta(seconds=env.float(f"JOBS_{name}")) for name in JOBS_TIMES if f"JOBS_{name}" in os.environ},
+    "CONTEXT": env.list("JOBS_CONTEXT", default=[]),
+    "MIDDLEWARE": env.list("JOBS_MIDDLEWARE", default=[]),
     "NOTIFY": env.bool("JOBS_NOTIFY", default=True),
     "LISTEN_DSN": env("JOBS_LISTEN_DSN", default=""),
     "TRANSACTION_POOLER": env.bool("JOBS_TRANSACTION_POOLER", default=False),

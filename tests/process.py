@@ -22,7 +22,7 @@ from django_jobs.enqueue import backpressure
 from django_jobs.operate import schedule_arguments
 from django_jobs.outbox import wake
 from django_jobs.store import notify, statements
-from django_jobs.worker import chores
+from django_jobs.worker import chores, hooked
 from django_jobs.worker.failures import failures
 from django_jobs.worker.outage import outage
 from django_jobs.worker.patience import stopping
@@ -37,6 +37,7 @@ CONTAINERS: tuple[Any, ...] = (
     notify._notified,
     wake._listening,
     schedule_arguments._asked,
+    hooked._told,
 )
 ATTRIBUTES: tuple[tuple[Any, str], ...] = (
     (clock, "_source"),
@@ -61,6 +62,7 @@ HARMLESS = frozenset(
         "django_jobs.telemetry.attempt_facts",  # a context variable
         "django_jobs.worker.outlet.port",  # opened by the command runworker alone
         "django_jobs.backends.email._sent",  # context variables
+        "django_jobs.hooks._loaded",  # follows the settings
         "django_jobs.domain.ids._generator",  # ids go on rising, unless a test travelled
         "django_jobs.enqueue.inside.current",
         "django_jobs.enqueue.membership._open",

@@ -182,12 +182,12 @@ class JobAdmin(ReadingAdmin):
 
     @admin.display(description="Arguments and result")
     def content(self, job: Any) -> SafeString:
-        """Show arguments and result with their secrets masked."""
+        """Show arguments, context and result with their secrets masked."""
         history = self.history(job)
         if history.payload is None:
             return pairs({"arguments": history.content_removed or "missing"})
         shown = row_as_dict(history.payload, redactor())
-        return pairs({name: shown[name] for name in ("arguments", "result", "error_text")})
+        return pairs({name: shown[name] for name in ("arguments", "context", "result", "error_text")})
 
     @admin.display(description="All columns")
     def stored(self, job: Job) -> SafeString:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -17,10 +17,12 @@ from django_jobs.domain.states import OnDead
 from django_jobs.enqueue.calls import Call, check_follows, for_later, kept
 from django_jobs.enqueue.closing import COUNTS, ENDS, ID, close_held, state_of
 from django_jobs.enqueue.database import database_named
+from django_jobs.enqueue.hooked import captured, carrying, hooked
 from django_jobs.enqueue.inside import check_place, current
 from django_jobs.enqueue.members import add, check_member
 from django_jobs.enqueue.membership import Membership, joining
 from django_jobs.enqueue.outcome import EnqueueResult
+from django_jobs.enqueue.prepared import Prepared
 from django_jobs.exceptions import (
     BatchClosedError,
     BatchError,
@@ -165,19 +167,31 @@ class Batch:
         if named and named != self.database:
             msg = f"The callback is bound to database {named!r}, and its batch to {self.database!r}."
             raise DefinitionError(msg)
-        self._describe_callback()
+        self._fills: dict[str, Any] = {}
+        self._follows = self._encoded_callback()
         self._joined: Membership | None = None
         self._stack: ExitStack | None = None
         self._kept: list[Call] | None = None  # what an async block is to store at its end
 
-    def _describe_callback(self) -> None:
-        call, row = self._callback, self._row
+    def _encoded_callback(self) -> Prepared | None:
+        call = self._callback
         if call is None:
+            return None
+        known: dict[str, Any] = {ID: self.id} if ID in call.free else {}
+        self._fills = {COUNTS: {}} if COUNTS in call.free else {}
+        return for_later(call, self.database, **known, **self._fills)
+
+    @contextmanager
+    def _promising(self) -> Iterator[None]:
+        """Run the block, which stores the batch, inside of the middleware around what follows."""
+        follows, row = self._follows, self._row
+        if follows is None:
+            yield
             return
-        known: dict[str, Any] = {ID: row.pk} if ID in call.free else {}
-        fills: dict[str, Any] = {COUNTS: {}} if COUNTS in call.free else {}
-        prepared = for_later(call, self.database, **known, **fills)
-        row.callback_type, row.callback = call.options.job_type, kept(prepared, fills=list(fills))
+        with hooked([follows]):
+            row.callback_type = follows.options.job_type
+            row.callback = kept(carrying(follows, captured()), fills=list(self._fills))
+            yield
 
     @property
     def id(self) -> uuid.UUID:
@@ -200,10 +214,11 @@ class Batch:
 
         Raises:
             DuplicateBatchError: A batch with this key is there.
+            HookError: A propagator failed, or what it captured cannot be stored.
         """
         check_place(what="batch()", using=self.database, detached=False)
         self._check_unused()
-        with ExitStack() as stack:
+        with self._promising(), ExitStack() as stack:
             stack.enter_context(transaction.atomic(using=self.database))
             self._row.created_at = read_now(self.database)
             there = create(self._row, using=self.database)

@@ -22,6 +22,7 @@ from django_jobs.enqueue.enqueue import (
     new_job,
     tell_duplicate_of_dead,
 )
+from django_jobs.enqueue.hooked import captured, carrying, hooked
 from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
 from django_jobs.enqueue.prepared import Prepared, encode
 from django_jobs.exceptions import PayloadError
@@ -59,6 +60,7 @@ def enqueue_many(options: EnqueueOptions, rows: Iterable[Mapping[str, Any]]) -> 
     Raises:
         PayloadError: A row cannot be stored; the message gives its place. Nothing was stored.
         QueueFullError: The queue has no room for all rows that need a job. Nothing was stored.
+        HookError: A propagator failed, or what it captured cannot be stored.
         EnqueueContendedError: A key changed hands faster than it could be read. A transaction of the caller can only be
             rolled back then, because other rows are stored in it.
     """
@@ -66,11 +68,15 @@ def enqueue_many(options: EnqueueOptions, rows: Iterable[Mapping[str, Any]]) -> 
     batch = [_encoded(options, place, row, using) for place, row in enumerate(rows)]
     if not batch:
         return []
-    groups = _grouped(batch)
-    admit([group.lead for group in groups])
-    with briefly(using):
-        _decide(groups, using)
-        return _results(batch, groups, using)
+    with hooked(batch) as answers:
+        context = captured()
+        groups = _grouped(batch, context)
+        admit([group.lead for group in groups])
+        with briefly(using):
+            _decide(groups, using)
+            results = _results(batch, groups, using)
+        answers.extend(results)
+    return results
 
 
 def _encoded(options: EnqueueOptions, place: int, row: Mapping[str, Any], using: str) -> Prepared:
@@ -81,13 +87,13 @@ def _encoded(options: EnqueueOptions, place: int, row: Mapping[str, Any], using:
         raise type(error)(msg) from error
 
 
-def _grouped(batch: Sequence[Prepared]) -> list[_Group]:
+def _grouped(batch: Sequence[Prepared], context: str | None) -> list[_Group]:
     """Fold rows of one key, in the order in which keys are taken; ids rise in the order of the rows."""
     groups: dict[object, _Group] = {}
     for place, item in enumerate(batch):
         group = groups.get(item.key or place)
         if group is None:
-            groups[item.key or place] = _Group(lead=item, places=[place], job_id=uuid7())
+            groups[item.key or place] = _Group(lead=carrying(item, context), places=[place], job_id=uuid7())
         else:
             group.places.append(place)
     return sorted(groups.values(), key=lambda group: (group.lead.key, group.places[0]))

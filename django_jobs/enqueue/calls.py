@@ -94,6 +94,7 @@ def kept(prepared: Prepared, *, fills: Sequence[str] = ()) -> str:
     """
     options = prepared.options
     after, useful = options.run_after, options.useful_for
+    carried = {} if prepared.context is None else {"context": prepared.context}
     return json.dumps(
         {
             "job_type": options.job_type,
@@ -113,6 +114,7 @@ def kept(prepared: Prepared, *, fills: Sequence[str] = ()) -> str:
             "useful_for": useful.total_seconds() if useful else None,
             "arguments": prepared.arguments,
             "fills": list(fills),
+            **carried,
         }
     )
 
@@ -156,6 +158,7 @@ def job_of(
         batch_id=batch_id,
         chain_id=chain[0] if chain else None,
         chain_position=chain[1] if chain else None,
+        context=call.get("context"),
     )
 
 

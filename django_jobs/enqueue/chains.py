@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,6 +20,7 @@ from django_jobs.enqueue.calls import Call, check_follows, for_later, job_of, ke
 from django_jobs.enqueue.closing import enqueue_kept
 from django_jobs.enqueue.database import database_named
 from django_jobs.enqueue.enqueue import check_call, new_job
+from django_jobs.enqueue.hooked import captured, carrying, hooked
 from django_jobs.enqueue.membership import note
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.enqueue.prepared import Prepared
@@ -178,9 +180,17 @@ class Chain:
         Raises:
             PayloadError: The arguments of a link cannot be stored.
             QueueFullError: The queue of the first job is full. Nothing was stored.
+            HookError: A propagator failed, or what it captured cannot be stored.
         """
         first = check_call(replace(self._calls[0].options, database=self.database))
-        encoded = [self._encoded(call) for call in self._calls]
+        wanted = [self._encoded(call) for call in self._calls]
+        with ExitStack() as stack:
+            for link in wanted:
+                stack.enter_context(hooked([link]))
+            context = captured()
+            return self._stored([carrying(link, context) for link in wanted], first)
+
+    def _stored(self, encoded: list[Prepared], first: str) -> ChainResult:
         admit([encoded[0]])
         with transaction.atomic(using=first):
             row = Row(

@@ -14,6 +14,7 @@ from django_jobs.domain.options import LONGEST_WAIT, EnqueueOptions
 from django_jobs.domain.states import JobState
 from django_jobs.enqueue.backpressure import admit
 from django_jobs.enqueue.database import database_named
+from django_jobs.enqueue.hooked import captured, carrying, hooked
 from django_jobs.enqueue.inside import check_place, current
 from django_jobs.enqueue.membership import note, open_batch
 from django_jobs.enqueue.outcome import EnqueueResult, OutcomeName
@@ -72,14 +73,18 @@ def enqueue(options: EnqueueOptions, arguments: Mapping[str, Any]) -> EnqueueRes
         DuplicateJobError: The key is live and the job type rejects duplicates (``DuplicateOfDeadJobError``, a subclass,
             when its job is a dead letter).
         QueueFullError: The queue is at its capacity, and the key (if there is one) has no job yet.
+        HookError: A propagator failed, or what it captured cannot be stored.
         EnqueueContendedError: The key changed hands faster than it could be read.
         DatabaseError: As the database raised it, serialization failures and deadlocks included; nothing is retried.
     """
-    prepared = encode(options, arguments, check_call(options))
-    admit([prepared])
-    result = answered(prepared)
-    if result.outcome == "duplicate" and options.on_duplicate == "reject":
-        raise _rejected(options, result)
+    wanted = encode(options, arguments, check_call(options))
+    with hooked([wanted]) as results:
+        prepared = carrying(wanted, captured())
+        admit([prepared])
+        result = answered(prepared)
+        if result.outcome == "duplicate" and options.on_duplicate == "reject":
+            raise _rejected(options, result)
+        results.append(result)
     return result
 
 
@@ -233,4 +238,5 @@ def new_job(prepared: Prepared, job_id: uuid.UUID, replaces: uuid.UUID | None) -
         subject=prepared.subject,
         traceparent=prepared.traceparent or (inside.traceparent if inside else ""),
         batch_id=open_batch(using=prepared.using, detached=options.detached),
+        context=prepared.context,
     )

@@ -33,6 +33,7 @@ class Prepared:
     serial_key: str = ""
     correlation_id: str = ""  # of an event that the job comes from; else the handler's that enqueues
     traceparent: str = ""
+    context: str | None = None  # what the job carries to its handler, as it is stored
 
 
 def encode(options: EnqueueOptions, arguments: Mapping[str, Any], using: str) -> Prepared:

@@ -222,6 +222,7 @@ class JobPayload(models.Model):
     previous_job_id = models.UUIDField(null=True, blank=True)
     chain_id = models.UUIDField(null=True, blank=True)
     chain_position = models.PositiveSmallIntegerField(null=True, blank=True)
+    context = models.TextField(null=True, blank=True)  # noqa: DJ001  null: the job carries nothing
     result = models.TextField(null=True, blank=True)  # noqa: DJ001  null: no result; "null" is the result None
     error_text = models.TextField(default="", blank=True)
 

@@ -21,6 +21,7 @@ CONTENT = frozenset(
         ("django_jobs_batch", "callback"),
         ("django_jobs_chainlink", "call"),
         ("django_jobs_jobpayload", "arguments"),
+        ("django_jobs_jobpayload", "context"),
         ("django_jobs_jobpayload", "result"),
         ("django_jobs_jobstep", "result"),
         ("django_jobs_sideeffect", "request"),

@@ -184,7 +184,9 @@ def shown_json(text: str | None, mask: Redactor) -> Any:
 
 
 # Stored as JSON text, and as free text that may quote anything.
-_JSON = frozenset({"arguments", "data", "evidence", "plan", "request", "result", "retry_policy", "selection"})
+_JSON = frozenset(
+    {"arguments", "context", "data", "evidence", "plan", "request", "result", "retry_policy", "selection"}
+)
 _CALLS = frozenset({"call", "callback"})  # what is enqueued later: its arguments are shown as those of its job
 _TEXT = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Showing a job's arguments and result as they are stored; everywhere else their secrets are masked."""
+"""Showing a job's arguments, context and result as they are stored; everywhere else their secrets are masked."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from django_jobs.operate.action import Acknowledgement, Operator, Plan
 from django_jobs.operate.job_decision import JobDecision
 from django_jobs.operate.wording import instant
 
-CONTENT = ("arguments", "result")
+CONTENT = ("arguments", "context", "result")
 
 
 class ShowPayload(JobDecision):
-    """Show arguments and result of one job unmasked. Nothing changes; who looked, and why, stays on record."""
+    """Show arguments, context and result of one job unmasked. Nothing changes; who looked, and why, stays on record."""
 
     name = "show_payload"
     permission = "view_job_payload"
@@ -32,7 +32,7 @@ class ShowPayload(JobDecision):
         present = [name for name in CONTENT if stored.get(name)]
         return Plan(
             action=self.name,
-            title=f"Show the arguments and the result of job {job.pk} ({job.job_type}) unmasked",
+            title=f"Show the arguments, the context and the result of job {job.pk} ({job.job_type}) unmasked",
             refused=_refused(job, present),
             facts={
                 "job": str(job.pk),
@@ -51,7 +51,7 @@ class ShowPayload(JobDecision):
     def act(self, operator: Operator, action_id: uuid.UUID) -> tuple[str, Mapping[str, Any]]:  # noqa: ARG002
         """Read them; ``details`` holds each that is stored, as JSON values."""
         shown = {name: _value(text) for name, text in self._stored().items() if text}
-        return f"{' and '.join(shown)} of job {self.job_id} shown unmasked.".capitalize(), shown
+        return f"{_listed(list(shown))} of job {self.job_id} shown unmasked.".capitalize(), shown
 
 
 _SECRETS = Acknowledgement(
@@ -63,6 +63,10 @@ def _refused(job: Job, present: list[str]) -> str:
     if job.content_removed_at is not None:
         return f"They were removed at {instant(job.content_removed_at)}; there is nothing to show."
     return "" if present else "Nothing is stored of them."
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _value(text: str) -> Any:

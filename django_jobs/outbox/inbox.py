@@ -23,6 +23,7 @@ from django_jobs.domain.messages import NOTHING, SameAs
 from django_jobs.domain.options import EnqueueOptions
 from django_jobs.enqueue.backpressure import admit
 from django_jobs.enqueue.enqueue import check_call, decide, new_job
+from django_jobs.enqueue.hooked import captured, carrying, hooked
 from django_jobs.enqueue.inside import in_transaction
 from django_jobs.enqueue.prepared import Prepared, encode
 from django_jobs.exceptions import DefinitionError, OutsideTransactionError, PayloadError
@@ -94,6 +95,7 @@ def receive(
             printable ASCII (``KeyFormatError``).
         DefinitionError: The consumer, ``keep`` or the database cannot be used.
         QueueFullError: The consumer's queue is full. Nothing was stored; let the sender try again.
+        HookError: A propagator failed, or what it captured cannot be stored.
         OutsideCompletionError: Inside a handler, outside of its completion.
         CrossDatabaseError: A transaction is open on another database.
         EnqueueContendedError: The message was pruned again and again while it was looked at; receive it once more.
@@ -132,9 +134,14 @@ def _prepared(
         return None, replace(arrival, content=replace(content, problem=str(error)))
 
 
-def _received(arrival: Arrival, prepared: Prepared | None) -> Received:
-    if prepared is None:
+def _received(arrival: Arrival, wanted: Prepared | None) -> Received:
+    if wanted is None:
         return _together(lambda: _unreadable(arrival), arrival.using)
+    with hooked([wanted]):
+        return _taken_or_aside(arrival, carrying(wanted, captured()))
+
+
+def _taken_or_aside(arrival: Arrival, prepared: Prepared) -> Received:
     try:
         return _together(lambda: _taken(arrival, prepared), arrival.using)
     except _KeyHeldError as held:

@@ -84,6 +84,7 @@ class Claimed:
     payload_version: int
     payload_fingerprint: str
     arguments: str | None
+    context: str | None
     key: str
     queue_name: str
     resource: str
@@ -332,8 +333,8 @@ def counters_of(row: Row) -> Counters:
 
 def _claimed(row: Row, request: ClaimRequest, using: str) -> Claimed:
     same = (
-        "attempt_id job_type payload_version payload_fingerprint arguments queue_name resource serial_key priority "
-        "tenant subject owner correlation_id traceparent batch_id chain_id chain_position generation "
+        "attempt_id job_type payload_version payload_fingerprint arguments context queue_name resource serial_key "
+        "priority tenant subject owner correlation_id traceparent batch_id chain_id chain_position generation "
         "generation_started_at useful_until waiting_since error_fingerprint isolation extra_attempts code_version "
         "available_at claimed_at lease_expires_at"
     )

@@ -47,6 +47,7 @@ class NewJob:
     batch_id: uuid.UUID | None = None
     chain_id: uuid.UUID | None = None
     chain_position: int | None = None
+    context: str | None = None
 
 
 _COLUMNS = tuple(field.name for field in fields(NewJob))
@@ -69,6 +70,7 @@ SHARED = (
     "correlation_id",
     "traceparent",
     "batch_id",
+    "context",
 )
 _shared = attrgetter(*SHARED)
 

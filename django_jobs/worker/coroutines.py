@@ -15,10 +15,13 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from asgiref import local
 from asgiref.sync import AsyncToSync
 from django.db import connections
 
 LEAVE = 5.0  # seconds that a coroutine has to put things away when the thread that waits for it has to go
+# Since 3.12, what asgiref's Local holds says of which thread it is, and others do not see it: language, time zone.
+_OF_A_THREAD: type | tuple[()] = getattr(local, "_Storage", ())
 _Call = tuple[Future[Any], Callable[[], Any]]
 
 
@@ -190,9 +193,17 @@ class Loop:
         self._task = asyncio.current_task()
         awaitable, self._awaitable = self._awaitable, None
         assert awaitable is not None  # noqa: S101  for the type checker
+        _take_over()
         try:
             if self._is_unwanted:
                 self._task.cancel()  # type: ignore[union-attr]  # a task runs this
             self._value = await awaitable
         except BaseException as error:  # noqa: BLE001  raised through the loop, it would be held by frames that hold it
             self._error = error
+
+
+def _take_over() -> None:
+    """Make this thread the owner of what the attempt's thread had set, as asgiref does where it changes threads."""
+    for variable, value in contextvars.copy_context().items():
+        if isinstance(value, _OF_A_THREAD):
+            variable.set(local._rehome(value))  # type: ignore[arg-type]  # noqa: SLF001

@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import os
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NoReturn
 
@@ -33,6 +34,7 @@ from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
 from django_jobs.worker.finish import record_error, record_failure, record_success
 from django_jobs.worker.following import close_if_last, enqueue_following, pass_turn_on
+from django_jobs.worker.hooked import hooked
 from django_jobs.worker.patience import patiently
 from django_jobs.worker.soft_timeout import told_in_time
 
@@ -176,14 +178,20 @@ def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) 
 
 def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> Any:
     faults.reached("handler.before", using=attempt.using)
+    with _without_forks(attempt), hooked(attempt), _without_forks(attempt), told_in_time(attempt) as run:
+        result = awaited(attempt, run(partial(attempt.definition.func, *context, **arguments)))
+    faults.reached("handler.after", using=attempt.using)
+    return result
+
+
+@contextlib.contextmanager
+def _without_forks(attempt: RunningAttempt) -> Iterator[None]:
+    """End a copy of this process that comes out of the block, before other code of the project runs in it."""
     try:
-        with told_in_time(attempt) as run:
-            result = awaited(attempt, run(partial(attempt.definition.func, *context, **arguments)))
+        yield
     finally:
         if attempt.is_forked:
             _end_fork(attempt)
-    faults.reached("handler.after", using=attempt.using)
-    return result
 
 
 def awaited(attempt: RunningAttempt, result: Any) -> Any:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 PUBLIC = {
+    "Attempting": "What a middleware sees of an attempt.",
+    "Enqueueing": "What a middleware sees of a call that enqueues: `job_type`, `rows`, `results` and more.",
+    "Middleware": "Base of code around enqueues and attempts: see [add middleware](../how-to/add-middleware.md).",
+    "Propagator": "What jobs carry to handlers, such as a tenant: see [carry context](../how-to/carry-context.md).",
     "Confirmed": "What an effect returns when the provider says: applied.",
     "EnqueueResult": "What `enqueue()` returns: `id`, `outcome`, `state`, `created`, `version_differs`.",
     "BatchResult": "A batch as it stood when read: `state`, counts, `callback_job_id`; `refresh()`.",

@@ -20,6 +20,7 @@ MAY_IMPORT_BY_NAME = {
     "django_jobs/define/django_task.py",  # the backends that TASKS names
     "django_jobs/define/registry.py",
     "django_jobs/effects/adapters/mail.py",
+    "django_jobs/hooks.py",
     "django_jobs/management/crashtest.py",
     "django_jobs/outbox/destinations.py",
     "django_jobs/testing/__init__.py",

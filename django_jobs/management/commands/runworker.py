@@ -17,8 +17,9 @@ from django.db import connections, router
 from django_jobs.conf import get_settings
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.ids import uuid7
-from django_jobs.exceptions import HeartbeatFileError, KeyFormatError
+from django_jobs.exceptions import DefinitionError, HeartbeatFileError, KeyFormatError
 from django_jobs.faults.arming import arm_from_environment
+from django_jobs.hooks import hooks
 from django_jobs.management import reload
 from django_jobs.management.numbers import age, at_least_one, port_number, seconds
 from django_jobs.models import Job
@@ -150,8 +151,9 @@ def work(options: dict[str, Any]) -> int:
     except HeartbeatFileError as error:
         raise CommandError(str(error), returncode=2) from None
     try:
+        hooks()  # also with --skip-checks: one that cannot be loaded would fail every job
         arm_from_environment(supervisor=os.getpid())
-    except ValueError as error:
+    except (DefinitionError, ValueError) as error:
         raise CommandError(str(error), returncode=2) from None
     host = socket.gethostname()
     config = WorkerConfig(

@@ -128,7 +128,7 @@ def test_r72_no_page_shows_a_secret(root: Client) -> None:
 
 
 JSON_COLUMNS: dict[type[models.Model], tuple[str, ...]] = {
-    JobPayload: ("arguments", "result"),
+    JobPayload: ("arguments", "context", "result"),
     OperatorAction: ("plan",),
 }
 

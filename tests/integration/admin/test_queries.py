@@ -16,7 +16,7 @@ from tests.queries import asked
 
 pytestmark = pytest.mark.django_db
 
-WIDE = ("arguments", "traceback", "data", "plan", "request", "job_types")
+WIDE = ("arguments", "context", "traceback", "data", "plan", "request", "job_types")
 MOST = 10
 
 

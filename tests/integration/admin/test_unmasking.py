@@ -43,7 +43,7 @@ def test_asking_shows_nothing_yet(root: Client, job: Job, name: str) -> None:
     """The page asks for an owner, a reason and a yes; the secret is on it no more than on the job's page."""
     page = root.get(address(name, "payload", job.pk)).content.decode()
 
-    assert f"Show the arguments and the result of job {job.pk}" in page
+    assert f"Show the arguments, the context and the result of job {job.pk}" in page
     assert 'name="ack_secrets"' in page
     assert SECRET not in page
     assert SECRET not in root.get(address(name, "change", job.pk)).content.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -107,3 +108,30 @@ def test_vendor_sql_runs_on_its_database(database: Server, vendor: str) -> None:
     operation.database_backwards("django_jobs", editor, state, state)
 
     assert [line.strip(";") for line in editor.collected_sql] == ["SELECT 1", "SELECT 2"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_context_is_added_beside_rows_and_without_touching_them(server: Server, migrated_back: None) -> None:
+    """A statement of the release before stores a job on the new tables, and its row is where it was on the disk."""
+    _migrate("0012_serial")
+    old = "INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, error_text) VALUES (%s, '{}', '', '', '')"
+    with connection.cursor() as cursor:
+        cursor.execute(old, [uuid.UUID(int=1).hex])
+        file_before = _file_of("django_jobs_jobpayload")
+        _migrate(None)
+        cursor.execute(old, [uuid.UUID(int=2).hex])
+        cursor.execute("SELECT context FROM django_jobs_jobpayload")
+        found = cursor.fetchall()
+
+    assert found == [(None,), (None,)]
+    assert _file_of("django_jobs_jobpayload") == file_before
+
+
+def _file_of(table: str) -> object:
+    """Return where PostgreSQL keeps a table (another file after a rewrite), or the first page of SQLite's."""
+    column = (
+        "pg_relation_filenode(%s)" if connection.vendor == "postgresql" else "rootpage FROM sqlite_master WHERE name=%s"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {column}", [table])
+        return cursor.fetchone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import json
 import logging
@@ -15,6 +16,7 @@ from typing import Any, cast
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection
+from django.utils import translation
 
 from django_jobs import Confirmed, JobContext, effect, telemetry
 from django_jobs.models import Attempt, Job, JobStep
@@ -48,6 +50,23 @@ def run_with(declare: Declare, work: Callable[[JobContext], Any], **options: Any
 def result() -> Any:
     """Return what the one job left."""
     return json.loads(the_job().payload.result)
+
+
+def test_what_is_set_in_the_thread_of_the_attempt_is_seen(declare: Declare) -> None:
+    """The language that a decorator of the handler activates holds in the coroutine, and in what it calls in threads."""
+
+    async def work() -> list[str | None]:
+        return [translation.get_language(), await sync_to_async(translation.get_language)()]
+
+    @functools.wraps(work)
+    def in_german() -> Any:
+        translation.activate("de")
+        return work()
+
+    declare(in_german).enqueue()
+    run_one()
+
+    assert result() == ["de", "de"]
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -142,6 +142,6 @@ opened AS (
         claimed_at, lease_seconds, '', '', '', '', '', '', false, 0, ''
     FROM claimed
 )
-SELECT claimed.*, p.arguments, p.key_scope, p.key, p.chain_id, p.chain_position
+SELECT claimed.*, p.arguments, p.key_scope, p.key, p.chain_id, p.chain_position, p.context
 FROM claimed LEFT JOIN django_jobs_jobpayload p ON p.job_id = claimed.id
 ORDER BY claimed.priority DESC, claimed.available_at, claimed.id

@@ -41,8 +41,8 @@ stored AS (
     RETURNING id, state
 ),
 wide AS (
-    INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, chain_id, chain_position, error_text)
-    SELECT id, %(arguments)s::text, %(key_scope)s::text, %(key)s::text, %(replaces)s::uuid, %(chain_id)s::uuid, %(chain_position)s::int, '' FROM stored
+    INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, chain_id, chain_position, context, error_text)
+    SELECT id, %(arguments)s::text, %(key_scope)s::text, %(key)s::text, %(replaces)s::uuid, %(chain_id)s::uuid, %(chain_position)s::int, %(context)s::text, '' FROM stored
 ),
 woken AS MATERIALIZED (
     SELECT pg_notify('django_jobs_wake', c.queue_name)

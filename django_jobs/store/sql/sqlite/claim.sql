@@ -49,7 +49,7 @@ SELECT attempt_id, id, fence, generation, %(worker_id)s, %(worker_child)s, %(wor
     '', '', '', '', '', '', 0, 0, ''
 FROM django_jobs_job WHERE id = %(row_id)s AND attempt_id = %(attempt_id)s
 -- then
-SELECT j.*, p.arguments, p.key_scope, p.key, p.chain_id, p.chain_position, a.lease_seconds, a.started_at AS claimed_at
+SELECT j.*, p.arguments, p.key_scope, p.key, p.chain_id, p.chain_position, p.context, a.lease_seconds, a.started_at AS claimed_at
 FROM django_jobs_job j
 JOIN django_jobs_attempt a ON a.id = j.attempt_id
 LEFT JOIN django_jobs_jobpayload p ON p.job_id = j.id

@@ -29,7 +29,7 @@ FROM (
 ) AS a
 WHERE %(key)s = '' OR EXISTS (SELECT 1 FROM django_jobs_idempotencykey WHERE job_id = %(job_id)s)
 -- then
-INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, chain_id, chain_position, error_text)
-SELECT id, %(arguments)s, %(key_scope)s, %(key)s, %(replaces)s, %(chain_id)s, %(chain_position)s, '' FROM django_jobs_job WHERE id = %(job_id)s
+INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, chain_id, chain_position, context, error_text)
+SELECT id, %(arguments)s, %(key_scope)s, %(key)s, %(replaces)s, %(chain_id)s, %(chain_position)s, %(context)s, '' FROM django_jobs_job WHERE id = %(job_id)s
 -- then
 SELECT id, state FROM django_jobs_job WHERE id = %(job_id)s

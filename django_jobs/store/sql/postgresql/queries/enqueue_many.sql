@@ -53,8 +53,8 @@ stored AS (
     RETURNING id, state
 ),
 wide AS (
-    INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, error_text)
-    SELECT a.job_id, a.arguments, CASE WHEN a.key = '' THEN '' ELSE %(key_scope)s::text END, a.key, a.replaces, '' FROM allowed a
+    INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, context, error_text)
+    SELECT a.job_id, a.arguments, CASE WHEN a.key = '' THEN '' ELSE %(key_scope)s::text END, a.key, a.replaces, %(context)s::text, '' FROM allowed a
 ),
 woken AS MATERIALIZED (
     SELECT pg_notify('django_jobs_wake', c.queue_name)

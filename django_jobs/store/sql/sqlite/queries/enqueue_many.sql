@@ -58,6 +58,6 @@ WITH given AS MATERIALIZED (
         json_extract(r.value, '$[6]') AS serial_key
     FROM json_each(%(rows)s) r
 )
-INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, error_text)
-SELECT g.job_id, g.arguments, CASE WHEN g.key = '' THEN '' ELSE %(key_scope)s END, g.key, g.replaces, ''
+INSERT INTO django_jobs_jobpayload (job_id, arguments, key_scope, key, previous_job_id, context, error_text)
+SELECT g.job_id, g.arguments, CASE WHEN g.key = '' THEN '' ELSE %(key_scope)s END, g.key, g.replaces, %(context)s, ''
 FROM given g WHERE EXISTS (SELECT 1 FROM django_jobs_job j WHERE j.id = g.job_id)

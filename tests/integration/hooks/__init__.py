@@ -1,0 +1,1 @@
+"""Publishers against real sockets, and the inbox on both databases."""
