@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
@@ -24,7 +23,21 @@ def _read(text: str, *, kind: Callable[[str], Number], least: Number, most: Numb
     return value
 
 
-at_least_one = partial(_read, kind=int, least=1, most=LARGEST, wanted="a whole number of at least 1")
-seconds = partial(_read, kind=float, least=1.0, most=DAY, wanted=f"a number of seconds from 1 to {DAY}")
-age = partial(_read, kind=float, least=1.0, most=30 * DAY, wanted=f"a number of seconds from 1 to {30 * DAY}")
-port_number = partial(_read, kind=int, least=0, most=65535, wanted="a port from 0 to 65535")
+def at_least_one(text: str) -> int:
+    """Read a whole number of at least 1."""
+    return _read(text, kind=int, least=1, most=LARGEST, wanted="a whole number of at least 1")
+
+
+def seconds(text: str) -> float:
+    """Read a time in seconds, from one to a day."""
+    return _read(text, kind=float, least=1.0, most=DAY, wanted=f"a number of seconds from 1 to {DAY}")
+
+
+def age(text: str) -> float:
+    """Read an age in seconds, from one to thirty days."""
+    return _read(text, kind=float, least=1.0, most=30 * DAY, wanted=f"a number of seconds from 1 to {30 * DAY}")
+
+
+def port_number(text: str) -> int:
+    """Read a port, or 0."""
+    return _read(text, kind=int, least=0, most=65535, wanted="a port from 0 to 65535")

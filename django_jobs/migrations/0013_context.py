@@ -2,8 +2,10 @@
 
 from django.db import migrations, models
 
+from django_jobs.schema import OnlineMigration
 
-class Migration(migrations.Migration):
+
+class Migration(OnlineMigration):
     dependencies = [("django_jobs", "0012_serial")]
 
     operations = [
