@@ -6,6 +6,7 @@ never the value itself.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
@@ -44,10 +45,32 @@ def canonical(value: object, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX
     text = rfc8785.dumps(encoder.plain(value, (), 0))
     if len(text) > max_bytes:
         raise PayloadError(
-            f"The arguments are {len(text)} bytes, more than {max_bytes}; "
+            f"{len(text)} bytes of JSON are more than {max_bytes}; "
             "store the content elsewhere and pass its primary key or a reference."
         )
     return text.decode("utf-8")
+
+
+def stored_object(text: str, *, what: str, of: str) -> dict[str, Any]:
+    """Read back an object that was stored as text.
+
+    Args:
+        text: As it is stored.
+        what: What it is, for the message: "payload".
+        of: What its members are: "the arguments' names".
+
+    Raises:
+        PayloadError: It is not JSON, or no object.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"The stored {what} is not JSON: {error}."
+        raise PayloadError(msg) from error
+    if not isinstance(found, dict):
+        msg = f"The stored {what} is a {type(found).__name__}, not an object with {of}."
+        raise PayloadError(msg)
+    return found
 
 
 def where(path: Path) -> str:

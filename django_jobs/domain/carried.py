@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from django_jobs.domain.canonical import canonical
+from django_jobs.domain.canonical import canonical, stored_object
 from django_jobs.exceptions import HookError, PayloadError
 
 NAME_LIMIT = 50
@@ -52,12 +51,4 @@ def carried_values(text: str | None) -> dict[str, Any]:
     """
     if text is None:
         return {}
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        msg = f"The stored context is not JSON: {error}."
-        raise PayloadError(msg) from error
-    if not isinstance(values, dict):
-        msg = f"The stored context is a {type(values).__name__}, not an object with the names of propagators."
-        raise PayloadError(msg)
-    return values
+    return stored_object(text, what="context", of="the names of propagators")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import inspect
-import json
 import logging
 import os
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from django.db import connections
 from django.utils import timezone, translation
 
 from django_jobs import faults, telemetry
+from django_jobs.domain.canonical import stored_object
 from django_jobs.domain.errors import describe
 from django_jobs.domain.identity import fingerprint
 from django_jobs.domain.lines import indented, one_line
@@ -281,12 +281,5 @@ def load_arguments(attempt: RunningAttempt) -> dict[str, Any]:
     if fingerprint(text) != attempt.claimed.payload_fingerprint:
         msg = "The stored payload is not the one that was enqueued: its fingerprint differs."
         raise PayloadError(msg)
-    try:
-        stored = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        msg = f"The stored payload is not JSON: {error}."
-        raise PayloadError(msg) from error
-    if not isinstance(stored, dict):
-        msg = f"The stored payload is a {type(stored).__name__}, not an object with the arguments' names."
-        raise PayloadError(msg)
+    stored = stored_object(text, what="payload", of="the arguments' names")
     return attempt.definition.restore(stored, since=attempt.claimed.payload_version)

@@ -5,39 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
 
 from django.utils import timezone, translation
 
-from django_jobs import Attempting, Enqueueing, JobContext, Middleware, Propagator, job
+from django_jobs import Attempting, Enqueueing, JobContext, Middleware, job
 from tests.acceptance.handlers import FAST, insert_row, tell
-
-tenant: ContextVar[str | None] = ContextVar("hook_handlers_tenant", default=None)
-
-
-@contextmanager
-def inside(value: str) -> Iterator[None]:
-    """Make a tenant the current one."""
-    token = tenant.set(value)
-    try:
-        yield
-    finally:
-        tenant.reset(token)
-
-
-class Tenant(Propagator):
-    """Carries the tenant."""
-
-    name = "tenant"
-
-    def capture(self) -> str | None:
-        """Return it."""
-        return tenant.get()
-
-    def restore(self, value: Any) -> Any:
-        """Make it the current one."""
-        return inside(value)
+from tests.carriers import tenant
 
 
 class Telling(Middleware):

@@ -13,13 +13,14 @@ from django.utils import timezone, translation
 from django_jobs.models import Job, JobPayload
 from django_jobs.operate.verify import verify
 from tests.acceptance.conftest import MakeWorker, wait_until_done
-from tests.acceptance.hook_handlers import carried, carried_async, carried_fork, carried_on, inside
+from tests.acceptance.hook_handlers import carried, carried_async, carried_fork, carried_on
 from tests.acceptance.workers import Witness, WorkerProcess, wait_for
+from tests.carriers import inside
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 HERE = "tests.acceptance.hook_handlers"
-CONTEXT = ["django_jobs.propagation.Language", "django_jobs.propagation.TimeZone", f"{HERE}.Tenant"]
+CONTEXT = ["django_jobs.propagation.Language", "django_jobs.propagation.TimeZone", "tests.carriers.Tenant"]
 HOOKS = {"JOBS_CONTEXT": ",".join(CONTEXT), "JOBS_MIDDLEWARE": f"{HERE}.Telling"}
 IMPORTS = {"JOBS_IMPORTS": HERE}
 PLAIN = [None, "en-us", "UTC"]

@@ -17,7 +17,7 @@ from django_jobs.models import Attempt, JobPayload
 from tests.carriers import LANGUAGE, TIME_ZONE, Tenant, Unable, inside, seen, tenant
 from tests.databases import Server
 from tests.integration.hooks.conftest import Declare, Use, note, noted
-from tests.integration.worker.conftest import run, run_one, take, the_job
+from tests.integration.worker.conftest import AGAIN, run, run_one, take, the_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -139,15 +139,15 @@ def test_an_unknown_name_is_left_out_and_told_once(
 
 
 @pytest.mark.parametrize(
-    ("error", "state", "error_class"),
+    ("error", "states", "error_class"),
     [
-        (RuntimeError("no"), "failed", "unknown"),
-        (ConnectionError("away"), "failed", "transient"),
-        (PermanentError("gone"), "dead_lettered", "permanent"),
+        (RuntimeError("no"), AGAIN, "unknown"),
+        (ConnectionError("away"), AGAIN, "transient"),
+        (PermanentError("gone"), {"dead_lettered"}, "permanent"),
     ],
 )
 def test_a_restore_that_fails_is_a_failed_attempt(
-    database: Server, use: Use, declare: Declare, error: Exception, state: str, error_class: str
+    database: Server, use: Use, declare: Declare, error: Exception, states: set[str], error_class: str
 ) -> None:
     """No line of the handler runs; the error is judged as the handler's, and the record names the propagator."""
     use(context=(Tenant, Unable))
@@ -158,7 +158,8 @@ def test_a_restore_that_fails_is_a_failed_attempt(
     attempt = run_one()
 
     assert noted("handler") == []
-    assert (attempt.outcome, attempt.error_class, the_job().state) == ("failed", error_class, state)
+    assert (attempt.outcome, attempt.error_class) == ("failed", error_class)
+    assert the_job().state in states
     assert attempt.error_type.endswith(type(error).__name__)
     assert "The propagator 'unable' failed before the handler began." in attempt.traceback
 
@@ -219,7 +220,7 @@ def test_what_leaving_raises_undoes_an_atomic_handler(database: Server, use: Use
     run_one()
 
     assert len(noted("handler")) == 1
-    assert the_job().state == "failed"
+    assert the_job().state in AGAIN
     assert Attempt.objects.get().error_class == "transient"
     assert not _inserted()
 

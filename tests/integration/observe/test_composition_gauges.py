@@ -11,7 +11,6 @@ import pytest
 from django_jobs import clock, job
 from django_jobs.define import registry
 from django_jobs.models import Job, SerialTurn
-from django_jobs.observe import gauges as room
 from django_jobs.observe.gauges import DatabaseGauges
 from django_jobs.operate.status import status
 from tests.factories import JobFactory
@@ -31,13 +30,6 @@ def declared() -> Iterator[str]:
 
     yield name
     registry.unregister(name)
-
-
-@pytest.fixture
-def gauges(monkeypatch: pytest.MonkeyPatch) -> DatabaseGauges:
-    """Gauges whose every look is a new one."""
-    monkeypatch.setattr(room, "FRESH", 0.0)
-    return DatabaseGauges("default")
 
 
 def head(key: str, **columns: object) -> Job:

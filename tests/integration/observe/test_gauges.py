@@ -43,13 +43,6 @@ def declared() -> Iterator[str]:
     registry.unregister(name)
 
 
-@pytest.fixture
-def gauges(monkeypatch: pytest.MonkeyPatch) -> DatabaseGauges:
-    """Gauges whose every look is a new one."""
-    monkeypatch.setattr(room, "FRESH", 0.0)
-    return DatabaseGauges("default")
-
-
 def values(gauges: DatabaseGauges) -> dict[str, float]:
     """Return each series as it is scraped, without the package's prefix."""
     text = generate_latest(_registry(gauges)).decode()

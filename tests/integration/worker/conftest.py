@@ -23,6 +23,7 @@ from django_jobs.worker.soft_timeout import SoftTimeout
 
 JOB_TYPE = "tests.handler"
 TABLE = "handler_rows"
+AGAIN = {"failed", "queued"}  # another attempt comes; one that is due within a second is queued at once
 
 Declare = Callable[..., DurableJob[..., Any]]
 
