@@ -175,7 +175,10 @@ def through_pooler(server: Server, pooler: Pooler, transactional_db: None) -> It
 
 @pytest.fixture(scope="module")
 def untraced() -> Iterator[None]:
-    """Measure no coverage meanwhile: a search through a million worlds would take ten times as long."""
+    """Measure no coverage meanwhile.
+
+    A search through a million worlds would take ten times as long, and no thread is struck where others are traced.
+    """
     measuring = Coverage.current()
     if measuring is not None:
         measuring.stop()

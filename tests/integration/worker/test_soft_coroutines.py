@@ -17,7 +17,7 @@ from django_jobs.models import SideEffect
 from django_jobs.worker.soft_timeout import SoftTimeout
 from tests.integration.worker.conftest import Declare, Looks, run_one, the_job, write
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("untraced")]
 
 Table = Callable[[], list[int]]
 

@@ -18,7 +18,7 @@ from django_jobs.worker.attempt import RunningAttempt
 from django_jobs.worker.soft_timeout import SoftTimeout
 from tests.integration.worker.conftest import Declare, take
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("untraced")]
 
 
 @pytest.fixture

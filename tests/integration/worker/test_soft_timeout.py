@@ -16,7 +16,7 @@ from django_jobs.observe.metrics import Metrics
 from django_jobs.worker import soft_timeout
 from tests.integration.worker.conftest import AGAIN, Declare, Looks, run, run_one, take, the_job, write
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("untraced")]
 
 Table = Callable[[], list[int]]
 ENOUGH = 10**8  # turns; more than any test lets pass

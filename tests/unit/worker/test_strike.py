@@ -10,7 +10,9 @@ from types import FrameType
 
 import pytest
 
-from django_jobs.worker.strike import _raise_in, strike, take
+from django_jobs.worker.strike import _raise_in, can_strike, strike, take
+
+pytestmark = pytest.mark.usefixtures("untraced")
 
 
 class BlowError(Exception):
@@ -108,3 +110,16 @@ def test_what_is_on_its_way_is_taken() -> None:
 
     assert taken == [True]
     assert take(BlowError) is False
+
+
+def test_nobody_is_struck_where_that_would_stop_traced_threads() -> None:
+    """A debugger on Python 3.11 rules it out; elsewhere, and without one, it goes on."""
+    assert can_strike()
+
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        found = can_strike()
+    finally:
+        sys.settrace(before)
+    assert found == (sys.version_info >= (3, 12))
