@@ -218,13 +218,14 @@ class Batch:
         """
         check_place(what="batch()", using=self.database, detached=False)
         self._check_unused()
-        with self._promising(), ExitStack() as stack:
+        with ExitStack() as stack:
             stack.enter_context(transaction.atomic(using=self.database))
-            self._row.created_at = read_now(self.database)
-            there = create(self._row, using=self.database)
-            if there != self.id:
-                msg = f"A batch with this key is there: {there}. Nothing was stored."
-                raise DuplicateBatchError(msg, batch_id=there)
+            with self._promising():  # inside of the transaction: what it raises when it is left undoes that too
+                self._row.created_at = read_now(self.database)
+                there = create(self._row, using=self.database)
+                if there != self.id:
+                    msg = f"A batch with this key is there: {there}. Nothing was stored."
+                    raise DuplicateBatchError(msg, batch_id=there)
             self._joined = stack.enter_context(joining(Membership(batch_id=self.id, using=self.database)))
             self._stack = stack.pop_all()
         return self

@@ -17,11 +17,13 @@ class Membership:
     """What was enqueued for a batch here: ``created`` members, and ``duplicates`` that are jobs of somebody else.
 
     ``is_later``: the batch is stored at the end of its async block, so nothing can become its member before.
+    ``is_over``: the block has ended; a task that was started in it still has this in its context.
     """
 
     batch_id: uuid.UUID
     using: str
     is_later: bool = False
+    is_over: bool = False
     created: int = 0
     duplicates: list[EnqueueResult] = field(default_factory=list)
 
@@ -36,7 +38,13 @@ def joining(membership: Membership) -> Iterator[Membership]:
     try:
         yield membership
     finally:
+        membership.is_over = True
         _open.reset(token)
+
+
+def _current() -> Membership | None:
+    membership = _open.get()
+    return None if membership is None or membership.is_over else membership
 
 
 def open_batch(*, using: str, detached: bool = False) -> uuid.UUID | None:
@@ -45,7 +53,7 @@ def open_batch(*, using: str, detached: bool = False) -> uuid.UUID | None:
     Raises:
         BatchError: The block is an async one, in which nothing is stored yet.
     """
-    membership = _open.get()
+    membership = _current()
     if membership is None or membership.using != using or detached:
         return None
     if membership.is_later:
@@ -59,13 +67,13 @@ def open_batch(*, using: str, detached: bool = False) -> uuid.UUID | None:
 
 def is_open_here(batch_id: uuid.UUID) -> bool:
     """Say whether members are being added here: it cannot be closed meanwhile."""
-    membership = _open.get()
+    membership = _current()
     return membership is not None and membership.batch_id == batch_id
 
 
 def note(result: EnqueueResult, *, detached: bool) -> None:
     """Count a member, or keep what is none because its key is held by another job."""
-    membership = _open.get()
+    membership = _current()
     if membership is None or detached or result.database != membership.using:
         return
     if result.created:

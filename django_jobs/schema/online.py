@@ -50,7 +50,7 @@ class OnlineMigration(migrations.Migration):
                     _write_down(change, schema_editor, in_use=in_use and online)
                 elif online:
                     _run_online(change, schema_editor, in_use=in_use)
-                elif not change.is_done(schema_editor):
+                elif change.applies(schema_editor) and not change.is_done(schema_editor):
                     change.run_as_django(schema_editor)
         return project_state
 
@@ -63,7 +63,7 @@ class OnlineMigration(migrations.Migration):
 
 
 def _run_online(change: Change, editor: BaseDatabaseSchemaEditor, *, in_use: bool) -> None:
-    if in_use and not change.applies(editor):
+    if not change.applies(editor):
         return
     what = change.operation.describe()
     for step in steps(change, editor, in_use=in_use):
@@ -86,6 +86,8 @@ def _write_down(change: Change, editor: BaseDatabaseSchemaEditor, *, in_use: boo
     lines += ["--", f"-- {change.operation.describe()}", "--"]
     if not change.operation.reduces_to_sql:
         lines.append("-- THIS OPERATION CANNOT BE WRITTEN AS SQL")
+        return
+    if not change.applies(editor):
         return
     plain = [Step(lock=Lock.SHORT, act=change.run_as_django)]
     for step in steps(change, editor, in_use=True) if in_use else plain:

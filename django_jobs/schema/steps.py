@@ -54,8 +54,10 @@ class Change:
         return catalog.is_done(editor.connection, self.label, self.operation, self.before, self.after)
 
     def model(self) -> Any:
-        """Return the model whose table it changes."""
-        return self.after.apps.get_model(self.label, self.operation.model_name)  # type: ignore[attr-defined]
+        """Return the model whose table it makes or changes; None for an operation of another sort."""
+        made = self.operation.name if isinstance(self.operation, operations.CreateModel) else ""
+        name = made or getattr(self.operation, "model_name", "")
+        return self.after.apps.get_model(self.label, name) if name else None
 
     @property
     def table(self) -> str:
@@ -63,8 +65,9 @@ class Change:
         return str(self.model()._meta.db_table)  # noqa: SLF001  Django's public door
 
     def applies(self, editor: BaseDatabaseSchemaEditor) -> bool:
-        """Say whether the table belongs into this database."""
-        return self.operation.allow_migrate_model(editor.connection.alias, self.model())
+        """Say whether the table belongs into this database; code and SQL of a migration ask for themselves."""
+        model = self.model()
+        return model is None or self.operation.allow_migrate_model(editor.connection.alias, model)
 
 
 def steps(change: Change, editor: BaseDatabaseSchemaEditor, *, in_use: bool) -> list[Step]:

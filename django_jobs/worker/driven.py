@@ -59,7 +59,9 @@ class Driven:
                 except StopIteration as end:
                     return end.value
                 try:
-                    step = partial(inner.send, (yield awaited))
+                    value = yield awaited
+                    self._forget()
+                    step = partial(inner.send, value)
                 except BaseException as error:  # noqa: BLE001  it is the coroutine's
                     step = partial(inner.throw, self._named(error))
         finally:
@@ -67,12 +69,16 @@ class Driven:
             inner.close()
 
     def _named(self, error: BaseException) -> BaseException:
-        if not self._is_telling or not isinstance(error, asyncio.CancelledError):
+        if not self._forget() or not isinstance(error, asyncio.CancelledError):
             return error
-        self._is_telling = False
-        if self._task is not None:
-            self._task.uncancel()
         return SoftCancelledError()
+
+    def _forget(self) -> bool:
+        """Say whether what was awaited has answered a cancellation from here, which is over then."""
+        told, self._is_telling = self._is_telling, False
+        if told and self._task is not None:
+            self._task.uncancel()
+        return told
 
 
 async def _awaiting(awaitable: Awaitable[Any]) -> Any:

@@ -8,20 +8,26 @@ _OURS = "django_jobs"
 # What calls the function that somebody wrote: the handler of a stock task, and of a test.
 _ENTRANCES = frozenset({"django_jobs.backends.task_declared", "django_jobs.testing.running"})
 # asgiref has Django's connections; an import that breaks off leaves half a module; a lock of logging is lost for good.
+# What waits in threading and queue may have got what it waits for, and have woken nobody else for it.
 _WHOLE = frozenset(
     {_OURS, "asgiref", "importlib", "_frozen_importlib", "_frozen_importlib_external", "logging", "sqlite3"}
+    | {"threading", "queue", "multiprocessing"}
 )
 _DRIVERS = ("psycopg", "psycopg_c", "psycopg_binary", "psycopg_pool")
 # What enters and leaves blocks, and what collects garbage, where an exception is lost.
-_EDGES = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__", "__del__"})
+_EDGES = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__", "__del__", "enter_context"})
+# Between such a call and the try that gives back what it took, nothing can be seen of it from outside.
+_TAKES = frozenset({"acquire", "flock", "lockf"})
 
 
 def may_interrupt(frame: FrameType, entry: CodeType) -> bool:
     """Say whether an exception may come out of ``frame``, all of whose callers up to ``entry`` are code of a handler.
 
-    Not in a statement: the connection would be left in the middle of an answer.
+    Not in a statement: the connection would be left in the middle of an answer. Nor in a function that takes a lock by
+    its own hand.
     """
-    return not _is_ours(frame) and _is_open(frame, entry, database=False)
+    takes = not _TAKES.isdisjoint(frame.f_code.co_names)
+    return not takes and not _is_ours(frame) and _is_open(frame, entry, database=False)
 
 
 def may_refuse_statement(frame: FrameType, entry: CodeType) -> bool:

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
 from django.db import connection
 
-from django_jobs import JobContext, batch
+from django_jobs import EnqueueResult, JobContext, batch
 from django_jobs.exceptions import (
     BatchError,
     DefinitionError,
@@ -202,3 +202,24 @@ def test_coroutine_with_a_context_makes_a_batch_in_its_completion(jobs: JobsKit,
 
     assert (Batch.objects.count(), Job.objects.filter(batch_id__isnull=False, state="succeeded").count()) == (1, 1)
     jobs.assert_invariants()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_task_that_outlives_the_block_enqueues_as_ever(job: Any) -> None:
+    """A task that was started inside is no part of the block any more when that has ended."""
+
+    async def main() -> EnqueueResult:
+        over = asyncio.Event()
+
+        async def later() -> EnqueueResult:
+            await over.wait()
+            return await job.aenqueue(2)
+
+        async with batch() as made:
+            task = asyncio.create_task(later())
+            made.add(job.prepare(1))
+        over.set()
+        return await task
+
+    assert asyncio.run(main()).created
+    assert Job.objects.filter(batch_id__isnull=True).count() == 1

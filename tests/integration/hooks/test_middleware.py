@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_jobs import Attempting, Enqueueing, JobContext
+from django_jobs import Attempting, Enqueueing, JobContext, batch
 from django_jobs.exceptions import (
     DuplicateJobError,
     HookError,
@@ -21,7 +21,7 @@ from django_jobs.exceptions import (
     Snooze,
     TransientError,
 )
-from django_jobs.models import Job
+from django_jobs.models import Batch, Job
 from django_jobs.testing import JobsKit
 from tests.carriers import Forgetful, Hiding, Inner, Noting, Raising, Tenant, inside, seen
 from tests.databases import Server
@@ -283,3 +283,22 @@ def test_what_is_no_context_manager_is_told(database: Server, use: Use, declare:
     assert attempt.error_type.endswith(HookError.__name__)
     assert "around_attempt() of tests.carriers.Forgetful returned generator" in attempt.message
     assert noted("handler") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_middleware_that_fails_after_a_batch_was_stored_leaves_nothing_open(
+    database: Server, use: Use, declare: Declare
+) -> None:
+    """The batch is undone with it; what the producer does next commits, and is no member of anything."""
+    use(middleware=(Raising,))
+    handled = declare(note)
+    Raising.after = RuntimeError("metrics are away")
+    with pytest.raises(RuntimeError, match="metrics"), batch(callback=handled.prepare()):
+        raise AssertionError("the block is not entered")
+    Raising.after = None
+
+    handled.enqueue()
+
+    assert not connection.in_atomic_block
+    assert Batch.objects.count() == 0
+    assert Job.objects.get().batch_id is None

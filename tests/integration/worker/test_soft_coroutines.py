@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -154,3 +155,26 @@ def test_completion_is_whole(declare: Declare, table: Table, looks: Looks) -> No
 
     assert run_one().outcome == "succeeded"
     assert table() == [1]
+
+
+def test_what_was_swallowed_renames_no_later_cancellation(declare: Declare) -> None:
+    """A task that ends in good order has answered; a time-out of the handler's own is its own afterwards."""
+
+    async def stubborn() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+
+    async def handler() -> list[Any]:
+        clock.skip(61)
+        await asyncio.ensure_future(stubborn())
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(30)
+        except TimeoutError as error:
+            return [type(error).__name__, asyncio.current_task().cancelling()]  # type: ignore[union-attr]
+        return []
+
+    declare(handler, soft_timeout=True).enqueue()
+    run_one()
+
+    assert the_job().payload.result == '["TimeoutError",0]'
