@@ -161,7 +161,7 @@ def test_canonical_never_shows_a_refused_value() -> None:
 def test_canonical_limits_size_depth_and_count() -> None:
     """Too many bytes, levels or values are refused, also when a value contains itself."""
     assert canonical("é" * 5, max_bytes=12) == '"ééééé"'
-    with pytest.raises(PayloadError, match="13 bytes, more than 12"):
+    with pytest.raises(PayloadError, match="13 bytes of JSON are more than 12"):
         canonical("a" + "é" * 5, max_bytes=12)
     assert canonical([[1]], max_depth=2) == "[[1]]"
     with pytest.raises(PayloadError, match="deeper than 2 levels"):
