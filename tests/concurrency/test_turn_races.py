@@ -123,7 +123,9 @@ def test_claim_that_looked_before_the_turn_was_lost_leaves_the_job(
         # A claim that is slow between the two: it waits for the row instead of stepping over it.
         slow = tuple(text.replace("SKIP LOCKED", "") for text in statements.load("postgresql", "claim"))
         real = statements.load
-        monkeypatch.setattr(statements, "load", lambda vendor, name: slow if name == "claim" else real(vendor, name))
+        monkeypatch.setattr(
+            statements, "load", lambda vendor, name, *parts: slow if name == "claim" else real(vendor, name, *parts)
+        )
         found = together(
             lambda: store.claim(request(1, beyond=beyond), using="default"),
             lambda: (_wait_for_a_waiter(database_url), finish()),

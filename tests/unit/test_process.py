@@ -48,7 +48,7 @@ MOVES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: dict(backpressure._samples._taken),
     ),  # type: ignore[dict-item]
     "failures": (lambda: failures._told.update(tests=1.0), lambda: dict(failures._told)),
-    "outage": (lambda: outage.failed(ValueError("no")), lambda: outage._since),
+    "outage": (lambda: outage.answered() if outage._since else outage.failed(ValueError("no")), lambda: outage._since),
     "a process that stops": (stopping.set, stopping.is_set),
     "a process in a hurry": (watch.hurry, lambda: watch._hurried),
     "listeners": (lambda: process.wake._listening.append(lambda: None), lambda: list(process.wake._listening)),

@@ -212,7 +212,10 @@ def test_same_as_that_fails_loses_no_message() -> None:
         (b"1e999", "NaN or infinite"),
         (b"9007199254740993", "loses|lose digits"),
         (b'"' + b"x" * 65536 + b'"', "65538 bytes, more than 65536"),
-        (b'"' + b"x" * 65530 + b'"', "bytes of JSON are more than 65536"),  # fits alone, but not with the other arguments
+        (
+            b'"' + b"x" * 65530 + b'"',
+            "bytes of JSON are more than 65536",
+        ),  # fits alone, but not with the other arguments
     ],
 )
 def test_body_that_cannot_be_read_is_put_aside_once(body: bytes, why: str) -> None:
