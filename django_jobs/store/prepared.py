@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -34,8 +34,6 @@ class PreparedCursor(psycopg.RawCursor[Any]):
         """Run, with the statement kept prepared."""
         if self.connection.prepare_threshold is None:  # Django's default switches preparing off altogether
             self.connection.prepare_threshold = ONLY_WHEN_ASKED
-        if not isinstance(params, Mapping):
-            return super().execute(query, params, prepare=True, **options)
         text, names = numbered(query)
         given = [array_text(value) if type(value) is list else value for value in map(params.__getitem__, names)]
         return super().execute(text, given, prepare=True, binary=True, **options)
