@@ -138,8 +138,12 @@ def test_a_worker_with_a_wrong_hook_does_not_start(settings: Any, skips: bool) -
 
 def test_base_class_does_nothing() -> None:
     """A middleware overrides what it needs."""
-    with Middleware().around_enqueue(None), Middleware().around_attempt(None):  # type: ignore[arg-type]
-        pass
+    one = Middleware()
+
+    with one.around_enqueue(None) as first, one.around_attempt(None) as second:  # type: ignore[arg-type]
+        entered = (first, second)
+
+    assert entered == (None, None)
 
 
 def test_an_error_inside_goes_on(settings: Any) -> None:

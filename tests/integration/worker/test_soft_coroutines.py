@@ -162,14 +162,14 @@ def test_what_was_swallowed_renames_no_later_cancellation(declare: Declare) -> N
 
     async def stubborn() -> None:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(30)
+            await asyncio.Event().wait()
 
     async def handler() -> list[Any]:
         clock.skip(61)
         await asyncio.ensure_future(stubborn())
         try:
             async with asyncio.timeout(0.01):
-                await asyncio.sleep(30)
+                await asyncio.Event().wait()
         except TimeoutError as error:
             return [type(error).__name__, asyncio.current_task().cancelling()]  # type: ignore[union-attr]
         return []
