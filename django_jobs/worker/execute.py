@@ -230,21 +230,23 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
     Where the transaction would hold the success alone it is left, and the caller records the success by one statement.
     """
     result = None
-    with (
-        contextlib.suppress(_Untouched),
-        one_transaction(attempt, operation="an atomic handler"),
-        limited_idling(attempt.using, attempt.lease_remaining),
-    ):
-        result = _call(attempt, **arguments)
-        encoded = encode_result(result, attempt.claimed.job_type)
-        store_held_back(inside)
-        inside.commits_with_success = False  # what runs on commit is outside of it
-        attempt.check_open()
-        check_transaction(attempt)
-        if hygiene.is_untouched(connections[attempt.using]):
-            raise _Untouched
-        succeed(attempt, result=encoded, budget=attempt.definition.terms.budget)
-        enqueue_following(attempt, encoded)
+    try:
+        with (
+            one_transaction(attempt, operation="an atomic handler"),
+            limited_idling(attempt.using, attempt.lease_remaining),
+        ):
+            result = _call(attempt, **arguments)
+            encoded = encode_result(result, attempt.claimed.job_type)
+            store_held_back(inside)
+            inside.commits_with_success = False  # what runs on commit is outside of it
+            attempt.check_open()
+            check_transaction(attempt)
+            if hygiene.is_untouched(connections[attempt.using]):
+                raise _Untouched
+            succeed(attempt, result=encoded, budget=attempt.definition.terms.budget)
+            enqueue_following(attempt, encoded)
+    except _Untouched:  # not suppress(): from Python 3.12 on it makes another group of a handler's exception group
+        pass
     return result
 
 

@@ -80,7 +80,8 @@ class SoftTimeout:
                 self._is_open = True
                 call()
             except BaseException as error:  # noqa: BLE001  raised below, when nothing can come in between any more
-                failure = error
+                # Python 3.12 leads to here once more what arrives on the way out of here.
+                failure = failure or error
             self._shut()
         except SoftTimeoutError:  # it was on its way when the handler ended
             self._shut()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from django_jobs.operate.doctor import Diagnosis, diagnose
 from django_jobs.operate.doctor_database import OLD, database_looks
 from django_jobs.operate.finding import Finding, Surroundings, some
 from django_jobs.store.pauses import pause
+from tests.databases import Server, point_default_at
 from tests.integration.operate.stories import WORKER, Story
 
 pytestmark = pytest.mark.django_db
@@ -271,16 +273,19 @@ def test_sqlite_that_really_runs_otherwise_is_told(pragma: str, name: str, said:
 
 @pytest.mark.sqlite
 @pytest.mark.django_db(transaction=True)
-def test_sqlite_without_a_write_ahead_log_is_told() -> None:
+def test_sqlite_without_a_write_ahead_log_is_told(server: Server, tmp_path: Path) -> None:
     """A journal of the old kind is told."""
-    connections["default"].close()
+    copy = tmp_path / "copy.sqlite3"  # nobody else has it open, which would keep the journal as it is
     with connection.cursor() as cursor:
-        cursor.execute("PRAGMA journal_mode=DELETE")
+        cursor.execute("VACUUM INTO %s", [str(copy)])
+    point_default_at(f"sqlite:///{copy}")
     try:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA journal_mode=DELETE")
         assert "journal_mode=delete" in findings()["sqlite-journal"].text
     finally:
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA journal_mode=WAL")
+        connection.close()
+        server.activate()
 
 
 @pytest.fixture

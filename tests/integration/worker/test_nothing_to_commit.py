@@ -41,7 +41,8 @@ def test_success_is_one_statement_without_a_transaction(declare: Declare, proxy:
 
     run(attempt)
 
-    (only,) = proxy.statements
+    # A server with another time zone is told ours when a connection opens.
+    (only,) = (text for text in proxy.statements if "set_config('TimeZone'" not in text)
     assert SUCCEED in only
     assert the_job().state == "succeeded"
 
