@@ -84,6 +84,9 @@ class JobsSettings:
     )
     key_ttl: timedelta = _seconds(7 * 86400, "How long an idempotency key lives after its job finished.")
     threads: int = _doc(4, "Handlers at once in one child process.")
+    coroutines: int = _doc(
+        16, "Coroutines at once on the event loop of one child process, beside its threads; 0: each takes a thread."
+    )
     processes: int = _doc(1, "Child processes of one worker.")
     grace: timedelta = _seconds(30, "How long a stopping worker lets running handlers go on.")
     unknown_type_grace: timedelta = _seconds(
@@ -277,7 +280,7 @@ def _is_count(value: object) -> bool:
 
 
 def _value_problems(key: str, value: Any, default: Any) -> list[str]:
-    fits, wanted = _FITS[type(default)]
+    fits, wanted = _FITS[type(default)] if key != "COROUTINES" else _FITS_COUNT_OR_NONE
     return [] if fits(value) else [f"DJANGO_JOBS[{key!r}] must be {wanted}, not {value!r}."]
 
 
@@ -301,6 +304,12 @@ _FITS: dict[type, tuple[Callable[[Any], bool], str]] = {
     tuple: (_is_list_of_text, "a list of strings"),
     dict: (_is_dict_of_dicts, "a dict of dicts"),
 }
+
+
+_FITS_COUNT_OR_NONE: tuple[Callable[[Any], bool], str] = (
+    lambda value: _is_count(value) or (value == 0 and isinstance(value, int) and not isinstance(value, bool)),
+    "a whole number of at least 0",
+)
 
 
 def _relation_problems(given: Mapping[str, Any]) -> list[str]:

@@ -68,7 +68,7 @@ class WorkerAdmin(ReadingAdmin):
     @admin.display(description="Slots")
     def slots(self, worker: Any) -> SafeString:
         """Show how many of its slots are used."""
-        every = worker.threads * worker.processes
+        every = worker.slots
         return format_html('{0} of {1} <meter min="0" max="{1}" value="{0}">{0} of {1}</meter>', worker.holds, every)
 
     @admin.display(description="Queues")

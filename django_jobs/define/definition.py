@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 
 from django_jobs.conf import get_settings
 from django_jobs.define.django_task import AsTask
@@ -65,6 +65,11 @@ class JobDefinition:
     def job_type(self) -> str:
         """The stored name."""
         return self.options.job_type
+
+    @property
+    def is_coroutine(self) -> bool:
+        """Whether the handler is a coroutine function, so that it can share an event loop with others."""
+        return iscoroutinefunction(self.func)
 
     @property
     def names(self) -> tuple[str, ...]:

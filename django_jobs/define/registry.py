@@ -86,6 +86,11 @@ def definitions() -> Iterator[tuple[str, JobDefinition]]:
         yield name, job.definition
 
 
+def has_coroutines() -> bool:
+    """Say whether a handler is a coroutine function."""
+    return any(definition.is_coroutine for _, definition in definitions())
+
+
 def kinds() -> list[str]:
     """Return what this code can run: every stored name at each payload version, see ``domain/lanes.py``."""
     return [kind_text(name, version) for name, definition in definitions() for version in definition.versions]

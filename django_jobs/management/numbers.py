@@ -28,6 +28,11 @@ def at_least_one(text: str) -> int:
     return _read(text, kind=int, least=1, most=LARGEST, wanted="a whole number of at least 1")
 
 
+def at_least_zero(text: str) -> int:
+    """Read a whole number of at least 0."""
+    return _read(text, kind=int, least=0, most=LARGEST, wanted="a whole number of at least 0")
+
+
 def seconds(text: str) -> float:
     """Read a time in seconds, from one to a day."""
     return _read(text, kind=float, least=1.0, most=DAY, wanted=f"a number of seconds from 1 to {DAY}")

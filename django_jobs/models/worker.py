@@ -21,6 +21,7 @@ class Worker(models.Model):
         default="[]", db_default="[]"
     )  # job types with their payload versions, see domain/lanes.py
     threads = models.PositiveIntegerField(default=1)
+    coroutines = models.PositiveIntegerField(default=0, db_default=0)  # on the loop of each process, beside its threads
     processes = models.PositiveIntegerField(default=1)
     code_version = models.CharField(max_length=64, default="", blank=True)
     started_at = InstantField()
@@ -38,3 +39,8 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def slots(self) -> int:
+        """How many handlers it runs at once."""
+        return (self.threads + self.coroutines) * self.processes

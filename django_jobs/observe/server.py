@@ -100,7 +100,7 @@ def _worker_gauges(told: Told | None, config: WorkerConfig) -> Iterable[Metric]:
     vitals = told.vitals
     ready = sum(child.ready for child in vitals.children)
     values = {
-        "worker_slots": ready * config.threads,
+        "worker_slots": ready * config.slots,
         "worker_last_tick_timestamp_seconds": time.time() - told.age,
         "worker_blind": float(vitals.blind),
     }

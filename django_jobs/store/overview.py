@@ -194,7 +194,7 @@ def _present(row: Row) -> Present:
     return Present(
         name=row["name"],
         serves=Served.from_text(row["queues"]),
-        slots=row["threads"] * row["processes"],
+        slots=(row["threads"] + row["coroutines"]) * row["processes"],
         live=row["now"] - row["heartbeat_at"] < get_settings().silent_after,
         stopping=row["stopping_at"] is not None,
     )

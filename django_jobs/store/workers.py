@@ -26,6 +26,7 @@ class WorkerRecord:
     threads: int
     processes: int
     code_version: str
+    coroutines: int = 0  # beside the threads
     excluded: Sequence[str] = ()  # queues that it leaves out
     kinds: Sequence[str] = ()  # job types with their payload versions
 
@@ -43,6 +44,7 @@ def register(record: WorkerRecord, *, using: str) -> None:
             "job_types": json.dumps(list(record.job_types)),
             "kinds": json.dumps(list(record.kinds)),
             "threads": record.threads,
+            "coroutines": record.coroutines,
             "processes": record.processes,
             "code_version": record.code_version[:64],
             "started_at": now,

@@ -19,7 +19,10 @@ from django_jobs.domain.lease import overdue_after, soft_after
 from django_jobs.exceptions import ContextClosedError, JobCancelled, LeaseLostError
 from django_jobs.store import Claimed
 
+LEAVE = 7.0  # seconds that a coroutine on a shared loop has to end after it was taken back
+
 if TYPE_CHECKING:
+    from django_jobs.worker.loops import EventLoop
     from django_jobs.worker.soft_timeout import SoftTimeout
 
 
@@ -44,6 +47,9 @@ class RunningAttempt:
         self.ends_by: float | None = None  # the process will not live longer than this
         self.connection: BaseDatabaseWrapper | None = None  # of the thread that runs the handler
         self.soft: SoftTimeout | None = None  # of a type that asks for it, while its handler runs
+        self.shared_loop: Callable[[], EventLoop] | None = None  # the one of this process, if coroutines share one
+        self.is_on_shared_loop = False
+        self.taken_back_at = float("inf")  # on the clock of this process
         self._revoked = ""
         self._refusal_noted = False
         self._death_told = False
@@ -158,6 +164,12 @@ class RunningAttempt:
         """Stop the handler from acting: its context refuses further use."""
         with self._lock:
             self._revoked = self._revoked or why
+
+    @property
+    def resists(self) -> bool:
+        """Whether it was taken back from code that cannot be ended: a thread, or a coroutine that does not give up."""
+        patience = LEAVE if self.is_on_shared_loop else 0.0
+        return clock.boot_seconds() >= self.taken_back_at + patience
 
     def disconnect(self, cut: Callable[[BaseDatabaseWrapper], None]) -> None:
         """End what the handler's thread has open on its connection, unless that thread has gone on to other work."""

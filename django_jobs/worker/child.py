@@ -57,7 +57,7 @@ class Child:
         self.report: Callable[[Word], None] = lambda _: None  # tells the supervisor how each round went
         self._turned = Word.BUSY
         self.seat = Seat(tell)
-        self.pool = Pool(config.threads, execute, abandon, self.wake.set)
+        self.pool = Pool(config.threads, execute, abandon, self.wake.set, coroutines=config.coroutines)
         self.company = Company(
             is_busy=lambda: bool(self.pool.running),
             wake_jobs=self.wake.set,

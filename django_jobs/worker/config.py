@@ -35,6 +35,7 @@ class WorkerConfig:
     grace: float
     poll: float
     excluded: tuple[str, ...] = ()  # queues that it leaves out, when it serves every other one
+    coroutines: int = 0  # coroutines on the loop of each child, beside its threads
     drain: bool = False
     recycle_jobs: int = 0  # a child is replaced after so many; 0: never, as for the next two
     recycle_age: float = 0.0
@@ -49,6 +50,11 @@ class WorkerConfig:
     def uuid(self) -> uuid.UUID:
         """The worker's id."""
         return uuid.UUID(self.worker_id)
+
+    @property
+    def slots(self) -> int:
+        """How many handlers one child runs at once."""
+        return self.threads + self.coroutines
 
     @property
     def served(self) -> Served:

@@ -105,6 +105,14 @@ def cut(connection: BaseDatabaseWrapper) -> None:
             raw.rollback()
 
 
+def release(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection that is not used now and on which nothing was changed; the next query opens a new one."""
+    if connection.vendor != "postgresql" or connection.connection is None or connection.in_atomic_block:
+        return
+    if not hygiene.has_transaction(connection) and not hygiene.is_changed(connection):
+        connection.close()
+
+
 def keep_cut(connection: BaseDatabaseWrapper) -> None:
     """End the transaction that a statement opened which was already waiting for SQLite's lock when it was cut."""
     raw = connection.connection

@@ -27,14 +27,14 @@ from django_jobs.store import note_refusal, succeed
 from django_jobs.store.completion import read_back
 from django_jobs.worker import coroutines, hygiene
 from django_jobs.worker.attempt import RunningAttempt
-from django_jobs.worker.blocked import Blocked
 from django_jobs.worker.commit import check_transaction, one_transaction
-from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
+from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling, release
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
 from django_jobs.worker.finish import record_error, record_failure, record_success
 from django_jobs.worker.following import close_if_last, enqueue_following, pass_turn_on
 from django_jobs.worker.hooked import hooked
+from django_jobs.worker.loops import Owned
 from django_jobs.worker.patience import patiently
 from django_jobs.worker.soft_timeout import told_in_time
 
@@ -197,17 +197,32 @@ def _without_forks(attempt: RunningAttempt) -> Iterator[None]:
 def awaited(attempt: RunningAttempt, result: Any) -> Any:
     """Run what a coroutine handler returned; whatever else a handler returned is its result.
 
-    It gets a loop of its own. What it asks of the ORM runs here, in the thread that may have a transaction open.
+    What it asks of the ORM runs here, in the thread that may have a transaction open.
     """
     if not inspect.isawaitable(result):
         return result
     if attempt.soft is not None:
         result = attempt.soft.drive(result)
-    return coroutines.run(
-        result,
-        at_end=lambda: attempt.is_forked and _end_fork(attempt),
-        look=Blocked(attempt).look,
-    )
+    owner = Owned(attempt, end_copy=lambda: _end_fork(attempt))
+    if attempt.shared_loop is None:
+        return coroutines.run(result, owner=owner, look=partial(_look, attempt))
+    attempt.is_on_shared_loop = True
+    try:
+        return coroutines.run(result, owner=owner, look=partial(_look, attempt), on=attempt.shared_loop())
+    finally:
+        attempt.is_on_shared_loop = False
+
+
+def _look(attempt: RunningAttempt, run: coroutines.Run) -> None:
+    """Do what is to be done while a coroutine waits."""
+    run.loop.blocked.look()
+    if attempt.revoked:
+        run.cancel()
+    elif attempt.is_on_shared_loop:
+        attempt.disconnect(release)  # many may wait on one loop, and the server has connections for few
+        for connection in connections.all(initialized_only=True):
+            if connection.alias != attempt.using:
+                release(connection)
 
 
 def _end_fork(attempt: RunningAttempt) -> NoReturn:

@@ -125,6 +125,14 @@ def has_transaction(connection: BaseDatabaseWrapper) -> bool:
     return watch is not None and watch.current is not None and watch.current.has_transaction
 
 
+def is_changed(connection: BaseDatabaseWrapper) -> bool:
+    """Say whether the session of a connection would be missed: settings, locks, open cursors; true where none knows."""
+    watch = watched(connection)
+    if watch is None or watch.current is None:
+        return True
+    return watch.current.look() or watch.current.must_go()
+
+
 def begin_transaction(connection: BaseDatabaseWrapper, block: object) -> None:
     """Begin to look for what ends this block behind its back.
 

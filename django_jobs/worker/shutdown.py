@@ -76,8 +76,8 @@ class Ending:
                 found.append(attempt)
             elif attempt.revoked:
                 attempt.disconnect(keep_cut)
+            self.recycling = self.recycling or attempt.resists
         self._overdue += found
-        self.recycling = self.recycling or bool(found)
         if not found:  # else at the next look: a cut handler that waited for SQLite's lock may get it only now
             self._record_all()
 
@@ -88,6 +88,7 @@ class Ending:
 
     def _take_back(self, attempt: RunningAttempt, why: str) -> None:
         attempt.revoke(why)
+        attempt.taken_back_at = clock.boot_seconds()
         attempt.disconnect(cut)
 
     def _record_overdue(self, attempt: RunningAttempt) -> None:

@@ -179,6 +179,7 @@ class Supervisor:
             job_types=[name for name, _ in registry.definitions()],
             kinds=registry.kinds(),
             threads=self.config.threads,
+            coroutines=self.config.coroutines,
             processes=self.config.processes,
             code_version=get_settings().code_version,
         )

@@ -15,13 +15,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections, router
 
 from django_jobs.conf import get_settings
+from django_jobs.define import registry
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import DefinitionError, HeartbeatFileError, KeyFormatError
 from django_jobs.faults.arming import arm_from_environment
 from django_jobs.hooks import hooks
 from django_jobs.management import reload
-from django_jobs.management.numbers import age, at_least_one, port_number, seconds
+from django_jobs.management.numbers import age, at_least_one, at_least_zero, port_number, seconds
 from django_jobs.models import Job
 from django_jobs.operate.batch_runner import BATCHES
 from django_jobs.operate.replay_runner import REPLAYS
@@ -63,6 +64,13 @@ def add_worker_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least_one,
         default=rules.threads,
         help="Handlers at once per process (default: %(default)s).",
+    )
+    parser.add_argument(
+        "--coroutines",
+        type=at_least_zero,
+        default=rules.coroutines,
+        help="Coroutines at once on the event loop of each process, beside its threads; 0: each takes a thread "
+        "(default: %(default)s).",
     )
     parser.add_argument(
         "--processes", type=at_least_one, default=rules.processes, help="Child processes (default: %(default)s)."
@@ -163,6 +171,7 @@ def work(options: dict[str, Any]) -> int:
         queues=tuple(options["queues"]),
         excluded=tuple(options["excluded"]),
         threads=options["threads"],
+        coroutines=options["coroutines"] if registry.has_coroutines() else 0,
         processes=options["processes"],
         grace=options["grace"],
         poll=get_settings().poll.total_seconds(),

@@ -185,6 +185,7 @@ def test_migration_that_was_done_and_not_recorded_is_recorded(server: Server) ->
 @pytest.mark.postgres
 def test_migration_runs_in_a_transaction_of_the_caller() -> None:
     """A tool that wraps everything in one transaction gets the same tables, without what cannot be in a transaction."""
+    migrate_to(SERIAL)
     whole = _catalog()
     migrate_to(BEFORE_SERIAL)
 

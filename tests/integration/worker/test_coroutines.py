@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
@@ -23,7 +23,8 @@ from django_jobs.models import Attempt, Job, JobStep
 from django_jobs.observe.metrics import Metrics
 from django_jobs.worker import blocked
 from django_jobs.worker.async_context import _in_thread
-from django_jobs.worker.coroutines import Bench, Loop
+from django_jobs.worker.bench import Bench
+from django_jobs.worker.loops import EventLoop
 from tests.integration.worker.conftest import Declare, run_one, the_job, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -291,10 +292,10 @@ def test_coroutine_that_awaits_is_not_told(declare: Declare, monkeypatch: pytest
     monkeypatch.setattr(Bench, "LOOK_EVERY", 0.001)
     looks, look = threading.Semaphore(0), blocked.Blocked.look
 
-    def look_and_let_it_turn(self: blocked.Blocked, loop: Loop) -> None:
-        look(self, loop)
+    def look_and_let_it_turn(self: blocked.Blocked) -> None:
+        look(self)
         turned = threading.Event()
-        if loop.call_soon(turned.set):
+        if self._loop.call_soon(turned.set):
             turned.wait(1)
         looks.release()
 
@@ -308,19 +309,15 @@ def test_coroutine_that_awaits_is_not_told(declare: Declare, monkeypatch: pytest
     assert telemetry.counts["coroutine.blocked"] == 0
 
 
-def test_loop_that_has_not_begun_is_not_blocked(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look before the loop is there, as on a busy machine, is no question that stays without an answer."""
+def test_loop_that_is_closed_is_not_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look after the end of the loop is no question that stays without an answer."""
     monkeypatch.setattr(blocked, "BLOCKED_AFTER", 0.0)
-
-    async def nothing() -> None:
-        pass
-
-    coroutine = nothing()
-    loop, look = Loop(coroutine, lambda: None), blocked.Blocked(cast("Any", None))
-    for _ in range(5):
-        look.look(loop)
+    loop = EventLoop()
     loop.start()
-    loop.bench.serve(lambda: look.look(loop))
-    loop.thread.join()
-    assert (loop.outcome(), telemetry.counts["coroutine.blocked"]) == (None, 0)
+    loop.close()
+
+    for _ in range(5):
+        loop.blocked.look()
+
+    assert telemetry.counts["coroutine.blocked"] == 0
     assert not loop.call_soon(lambda: None)
