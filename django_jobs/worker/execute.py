@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from django.db import connections
 from django.utils import timezone, translation
@@ -235,6 +235,12 @@ def _end_fork(attempt: RunningAttempt) -> NoReturn:
     os._exit(FORK_RETURNED)
 
 
+class _Encoded(NamedTuple):
+    """A result in the form in which it is stored; a handler's own object is read once."""
+
+    text: str | None
+
+
 class _Untouched(Exception):  # noqa: N818  no error: leaves the block of a handler that has written nothing
     """The handler has sent no statement, so there is nothing to commit together with its success."""
 
@@ -244,7 +250,7 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
 
     Where the transaction would hold the success alone it is left, and the caller records the success by one statement.
     """
-    result = None
+    encoded = None
     try:
         with (
             one_transaction(attempt, operation="an atomic handler"),
@@ -262,7 +268,7 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
             enqueue_following(attempt, encoded)
     except _Untouched:  # not suppress(): from Python 3.12 on it makes another group of a handler's exception group
         pass
-    return result
+    return _Encoded(encoded)
 
 
 def _finish_plain(attempt: RunningAttempt, result: Any) -> None:
@@ -277,8 +283,8 @@ def _finish_plain(attempt: RunningAttempt, result: Any) -> None:
         record_failure(attempt, JobsError(msg))
         return
     try:
-        encoded = encode_result(result, attempt.claimed.job_type)
-        record_success(attempt, encoded)
+        is_encoded = isinstance(result, _Encoded)
+        record_success(attempt, result.text if is_encoded else encode_result(result, attempt.claimed.job_type))
     except LeaseLostError:
         raise
     except BaseException as error:  # noqa: BLE001  a result that cannot be stored, an effect that stands against success

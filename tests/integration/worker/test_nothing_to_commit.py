@@ -101,3 +101,23 @@ def test_what_runs_on_commit_runs_after_the_success(declare: Declare) -> None:
     run_one()
 
     assert seen == ["succeeded"]
+
+
+class Counted(list[int]):
+    """A list that knows how often it was read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[int]:
+        Counted.reads += 1
+        return super().__iter__()
+
+
+def test_result_is_read_once(declare: Declare) -> None:
+    """What is stored is what was looked at when the handler returned, and no second look costs time."""
+    declare(lambda: Counted([1, 2])).enqueue()
+    Counted.reads = 0
+
+    run_one()
+
+    assert (Counted.reads, the_job().payload.result) == (1, "[1,2]")
