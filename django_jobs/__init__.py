@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from django_jobs.domain.retry import RetryPolicy
     from django_jobs.domain.schedules import Cron, Every
     from django_jobs.effects.adapter import effect
-    from django_jobs.enqueue.batches import BatchResult, batch, batch_result
+    from django_jobs.enqueue.batch_results import BatchResult, batch_result
+    from django_jobs.enqueue.batches import batch
     from django_jobs.enqueue.chains import ChainResult, chain, chain_result
     from django_jobs.enqueue.hooked import Enqueueing
     from django_jobs.enqueue.outcome import EnqueueResult
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "Attempting": "django_jobs.middleware",
-    "BatchResult": "django_jobs.enqueue.batches",
+    "BatchResult": "django_jobs.enqueue.batch_results",
     "ChainResult": "django_jobs.enqueue.chains",
     "Confirmed": "django_jobs.domain.providers",
     "Cron": "django_jobs.domain.schedules",
@@ -50,7 +51,7 @@ _PLACES = {
     "RetryPolicy": "django_jobs.domain.retry",
     "Unknown": "django_jobs.domain.providers",
     "batch": "django_jobs.enqueue.batches",
-    "batch_result": "django_jobs.enqueue.batches",
+    "batch_result": "django_jobs.enqueue.batch_results",
     "chain": "django_jobs.enqueue.chains",
     "chain_result": "django_jobs.enqueue.chains",
     "effect": "django_jobs.effects.adapter",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from django_jobs.domain.identity import check_key, check_name
-from django_jobs.domain.ids import checked_id, uuid7
+from django_jobs.domain.ids import uuid7
 from django_jobs.domain.states import OnDead
+from django_jobs.enqueue.batch_of_member import OfMember
+from django_jobs.enqueue.batch_results import BatchResult, read
 from django_jobs.enqueue.calls import Call, check_follows, for_later, kept
-from django_jobs.enqueue.closing import COUNTS, ENDS, ID, close_held, state_of
+from django_jobs.enqueue.closing import COUNTS, ID, close_held
 from django_jobs.enqueue.database import database_named
 from django_jobs.enqueue.hooked import captured, carrying, hooked
 from django_jobs.enqueue.inside import check_place, current
@@ -24,100 +25,14 @@ from django_jobs.enqueue.membership import Membership, joining
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.enqueue.prepared import Prepared
 from django_jobs.exceptions import (
-    BatchClosedError,
     BatchError,
     DefinitionError,
     DuplicateBatchError,
-    ResultGoneError,
 )
 from django_jobs.models import Batch as Row
 from django_jobs.models import Job
-from django_jobs.store.batches import create, is_closed, standing
+from django_jobs.store.batches import create, standing
 from django_jobs.store.times import read_now
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchResult:
-    """A batch as it stood when it was read; nothing here changes by itself.
-
-    Args:
-        id: The batch.
-        database: The alias on which it is stored.
-        outcome: ``created`` by this call, ``duplicate`` when its key answered, ``read`` by :meth:`refresh`.
-        state: open or closed.
-        open: Members that wait or run.
-        succeeded: Members that succeeded.
-        cancelled: Members that were cancelled.
-        resolved: Members that were dead letters and that somebody settled.
-        dead: Members that are dead letters and wait for a human.
-        callback_job_id: The job that followed; None before the batch is closed, or without one.
-    """
-
-    id: uuid.UUID
-    database: str
-    outcome: Literal["created", "duplicate", "read"]
-    state: str
-    open: int
-    succeeded: int
-    cancelled: int
-    resolved: int
-    dead: int
-    callback_job_id: uuid.UUID | None
-
-    @property
-    def total(self) -> int:
-        """All members."""
-        return self.open + self.succeeded + self.cancelled + self.resolved + self.dead
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether all members have ended; what follows is enqueued then. The counts are those of that moment."""
-        return self.state == "closed"
-
-    def refresh(self) -> BatchResult:
-        """Read how the batch stands now.
-
-        Raises:
-            ResultGoneError: It was pruned, or never committed.
-        """
-        return read(self.id, using=self.database)
-
-    async def arefresh(self) -> BatchResult:
-        """Do what :meth:`refresh` does, from async code."""
-        return await sync_to_async(self.refresh, thread_sensitive=True)()
-
-
-def batch_result(batch_id: uuid.UUID | str, *, database: str | None = None) -> BatchResult:
-    """Read a batch by its id, for example one that a former request made.
-
-    Raises:
-        ResultGoneError: There is no such batch, or it was pruned.
-        DefinitionError: This is no id, or the settings have no such database.
-    """
-    found = checked_id(batch_id, what="batch")
-    return read(found, using=database_named(database))
-
-
-def read(batch_id: uuid.UUID, *, using: str, outcome: Literal["created", "duplicate", "read"] = "read") -> BatchResult:
-    """Read a batch where it is written.
-
-    Raises:
-        ResultGoneError: There is no such batch.
-    """
-    found = state_of(batch_id, using=using)
-    if found is None:
-        msg = f"There is no batch {batch_id} on database {using!r}: it never committed, or was pruned."
-        raise ResultGoneError(msg)
-    row, members = found
-    return BatchResult(
-        id=batch_id,
-        database=using,
-        outcome=outcome,
-        state="open" if row.closed_at is None else "closed",
-        open=members.open,
-        callback_job_id=row.callback_job_id,
-        **{name: getattr(members, name) for name in ENDS},
-    )
 
 
 class Batch:
@@ -338,37 +253,6 @@ class Batch:
         rows = Job.objects.using(inside.database).filter(pk=inside.job_id)
         batch_id = rows.values_list("batch_id", flat=True).first()
         return None if batch_id is None else OfMember(id=batch_id, database=inside.database)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfMember:
-    """The batch of the member that is running here."""
-
-    id: uuid.UUID
-    database: str
-
-    def add(self, *calls: Call) -> list[EnqueueResult]:
-        """Enqueue prepared calls as further members, in the transaction that commits with this member's own end.
-
-        Raises:
-            BatchClosedError: It is closed: this member was replayed after that.
-            OutsideCompletionError: Neither in ``complete()``, nor in ``step()``, nor in an atomic handler.
-            IdempotencyConflictError: A key is live with other arguments.
-        """
-        inside = current.get()
-        if inside is None or not inside.commits_with_success:
-            check_place(what="batch.add()", using=self.database, detached=False)
-            msg = "A member adds members in complete(), step() or an atomic handler only."
-            raise BatchError(msg)
-        if is_closed(self.id, using=self.database):
-            msg = f"Batch {self.id} is closed; this member was replayed after that. Make another batch."
-            raise BatchClosedError(msg, batch_id=self.id)
-        with joining(Membership(batch_id=self.id, using=self.database)):
-            return add(calls, using=self.database)
-
-    def refresh(self) -> BatchResult:
-        """Read how the batch stands now."""
-        return read(self.id, using=self.database)
 
 
 batch = Batch

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from django_jobs.enqueue import batches, chains
+from django_jobs.enqueue import batch_results, chains
 from django_jobs.exceptions import ResultGoneError
 from django_jobs.management.tables import pairs, table
 from django_jobs.management.verb import Options, Verb, Write, add_json, as_json, json_values
@@ -58,7 +58,7 @@ def _batch_values(row: Batch) -> dict[str, Any]:
 
 
 def _batch(batch_id: uuid.UUID, options: Options, write: Write) -> int:
-    found = _found(lambda: batches.read(batch_id, using=options["database"]))
+    found = _found(lambda: batch_results.read(batch_id, using=options["database"]))
     row = Batch.objects.using(options["database"]).defer("callback").get(pk=batch_id)
     told = {
         **_batch_values(row),

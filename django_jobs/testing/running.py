@@ -32,10 +32,11 @@ from django_jobs.testing.lending import lent
 from django_jobs.testing.mortal import mortal
 from django_jobs.testing.reports import AttemptReport
 from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.awaited import awaited
 from django_jobs.worker.claiming import Claimer
 from django_jobs.worker.config import WorkerConfig
 from django_jobs.worker.connection import drop
-from django_jobs.worker.execute import awaited, execute
+from django_jobs.worker.execute import execute
 from django_jobs.worker.sweep import Sweep
 
 T = TypeVar("T")

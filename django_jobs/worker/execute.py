@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-import inspect
 import logging
-import os
-from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from django.db import connections
 from django.utils import timezone, translation
@@ -25,22 +21,21 @@ from django_jobs.masking import described
 from django_jobs.outbox.emit import store_held_back
 from django_jobs.store import note_refusal, succeed
 from django_jobs.store.completion import read_back
-from django_jobs.worker import coroutines, hygiene
+from django_jobs.worker import hygiene
 from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.awaited import awaited
 from django_jobs.worker.commit import check_transaction, one_transaction
-from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling, release
+from django_jobs.worker.connection import clean, commit_for_certain, freshen, limited_idling
 from django_jobs.worker.context import JobContext, encode_result
 from django_jobs.worker.ends import SUCCEEDED, facts_of, tell_done, tell_end, tell_start
 from django_jobs.worker.finish import record_error, record_failure, record_success
 from django_jobs.worker.following import close_if_last, enqueue_following, pass_turn_on
+from django_jobs.worker.forks import without_forks
 from django_jobs.worker.hooked import hooked
-from django_jobs.worker.loops import Owned
 from django_jobs.worker.patience import patiently
 from django_jobs.worker.soft_timeout import told_in_time
 
 logger = logging.getLogger("django_jobs.worker")
-
-FORK_RETURNED = 70  # exit code; EX_SOFTWARE of sysexits.h
 
 
 def execute(attempt: RunningAttempt) -> None:
@@ -178,61 +173,10 @@ def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) 
 
 def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> Any:
     faults.reached("handler.before", using=attempt.using)
-    with _without_forks(attempt), hooked(attempt), _without_forks(attempt), told_in_time(attempt) as run:
+    with without_forks(attempt), hooked(attempt), without_forks(attempt), told_in_time(attempt) as run:
         result = awaited(attempt, run(partial(attempt.definition.func, *context, **arguments)))
     faults.reached("handler.after", using=attempt.using)
     return result
-
-
-@contextlib.contextmanager
-def _without_forks(attempt: RunningAttempt) -> Iterator[None]:
-    """End a copy of this process that comes out of the block, before other code of the project runs in it."""
-    try:
-        yield
-    finally:
-        if attempt.is_forked:
-            _end_fork(attempt)
-
-
-def awaited(attempt: RunningAttempt, result: Any) -> Any:
-    """Run what a coroutine handler returned; whatever else a handler returned is its result.
-
-    What it asks of the ORM runs here, in the thread that may have a transaction open.
-    """
-    if not inspect.isawaitable(result):
-        return result
-    if attempt.soft is not None:
-        result = attempt.soft.drive(result)
-    owner = Owned(attempt, end_copy=lambda: _end_fork(attempt))
-    if attempt.shared_loop is None:
-        return coroutines.run(result, owner=owner, look=partial(_look, attempt))
-    attempt.is_on_shared_loop = True
-    try:
-        return coroutines.run(result, owner=owner, look=partial(_look, attempt), on=attempt.shared_loop())
-    finally:
-        attempt.is_on_shared_loop = False
-
-
-def _look(attempt: RunningAttempt, run: coroutines.Run) -> None:
-    """Do what is to be done while a coroutine waits."""
-    run.loop.blocked.look()
-    if attempt.revoked:
-        run.cancel()
-    elif attempt.is_on_shared_loop:
-        attempt.disconnect(release)  # many may wait on one loop, and the server has connections for few
-        for connection in connections.all(initialized_only=True):
-            if connection.alias != attempt.using:
-                release(connection)
-
-
-def _end_fork(attempt: RunningAttempt) -> NoReturn:
-    """End a process that a handler made by a fork and that came back from it: the end is for the other one to record.
-
-    Both have one connection to the database; whoever of them used it would break what the other one is told.
-    """
-    text = f"Job {attempt.job_id}: a process that its handler had forked returned from the handler, and was ended.\n"
-    os.write(2, text.encode())  # a lock of the logging module may be held for ever here
-    os._exit(FORK_RETURNED)
 
 
 class _Encoded(NamedTuple):

@@ -16,7 +16,7 @@ from django_jobs.define.definition import DurableJob
 from django_jobs.define.schedules import schedule
 from django_jobs.domain.schedules import Missed
 from django_jobs.domain.states import AttemptOutcome, JobState
-from django_jobs.enqueue.batches import BatchResult
+from django_jobs.enqueue.batch_results import BatchResult
 from django_jobs.enqueue.outcome import EnqueueResult
 from django_jobs.enqueue.result import JobResult
 from django_jobs.management.commands.runworker import Command
