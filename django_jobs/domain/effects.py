@@ -104,13 +104,21 @@ def _compensated(facts: EffectFacts) -> Decision | None:
 
 
 def _changed(facts: EffectFacts) -> Decision | None:
-    """Other bytes than those that were, or may have been, applied are another act under the same name."""
+    """Other bytes, or another operation, than what was or may have been applied are another act under the same name."""
     if facts.state in (EffectState.PLANNED, EffectState.REJECTED):
         return None
     stored = {send.digest for send in facts.sends if send.digest and send.outcome not in NOT_APPLIED}
     if facts.stored_digest is not None:
         stored.add(facts.stored_digest)
     others = sorted(stored - {facts.digest})
+    if facts.operation_changed:
+        return Decision(
+            action=Action.CHANGED,
+            why=(
+                f"Under this name and key {facts.stored_operation!r} may have been applied, and this is "
+                f"{facts.operation!r}. Give each operation a name or a key of its own."
+            ),
+        )
     if not others:
         return None
     return Decision(
@@ -151,7 +159,7 @@ def _known_not_applied(facts: EffectFacts) -> Decision | None:
 
 def _reason_for_new_key(facts: EffectFacts) -> str:
     """A new key is safe only here, where nothing is unclear; a judgement alone is no reason for one."""
-    if facts.bytes_changed:
+    if facts.bytes_changed or facts.operation_changed:
         return "the request has changed since"
     if facts.key_burnt:
         return "the provider would repeat its rejection for the current key"

@@ -52,7 +52,8 @@ class EffectFacts:
     who found the effect applied. ``digest`` is of the request that is asked for now, ``stored_digest`` of the row's.
     ``asked_since_last_send`` says that the provider was asked after the newest send; ``absence_proves`` that its "not
     found" means something: the unclear sends were made when they could be asked for already. ``abandoned`` says that
-    the effect was given up by ``on_ambiguous="accept"``; ``owner`` names the owning job in messages.
+    the effect was given up by ``on_ambiguous="accept"``; ``owner`` names the owning job in messages. ``operation`` is
+    the name of what is asked for now, ``stored_operation`` of what was asked for last; empty: nobody recorded it.
     """
 
     guarantees: Guarantees
@@ -73,6 +74,8 @@ class EffectFacts:
     absence_proves: bool = True
     on_ambiguous: Literal["review", "resend", "accept"] = "review"
     skew: timedelta = SKEW
+    operation: str = ""
+    stored_operation: str = ""
 
     @property
     def state(self) -> EffectState:
@@ -131,6 +134,11 @@ class EffectFacts:
             and (self.guarantees.caches_failures if send.key_is_burnt is None else send.key_is_burnt)
             for send in self.sends
         )
+
+    @property
+    def operation_changed(self) -> bool:
+        """Whether something else was sent under this name and key than what is asked for now."""
+        return bool(self.sends and self.operation and self.stored_operation) and self.operation != self.stored_operation
 
     @property
     def bytes_changed(self) -> bool:

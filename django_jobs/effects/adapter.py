@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal, Protocol, overload
@@ -29,8 +29,9 @@ _GUARANTEED = frozenset(field.name for field in fields(Guarantees)) - {"can_reco
 class Adapter(Protocol):
     """An object that can be given to ``context.effect`` in place of a function with ``@effect``.
 
-    ``provider``, ``timeout``, ``requires_key``, ``owner``, ``retry`` and ``reconcile(call, **request)`` are optional;
-    so is ``prepare(**request)``, which checks a request and returns it in the form in which it is recorded and sent.
+    ``provider``, ``timeout``, ``requires_key``, ``owner``, ``retry``, ``aliases`` and ``reconcile(call, **request)``
+    are optional; so is ``prepare(**request)``, which checks a request and returns it in the form in which it is
+    recorded and sent.
     """
 
     @property
@@ -60,6 +61,7 @@ class Operation:
     ask: Callable[..., Any] | None
     prepare: Callable[..., Mapping[str, Any]] | None = None
     compensates: str = ""  # the operation that this one takes back
+    aliases: tuple[str, ...] = ()  # names that it had before, under which effects are recorded
 
     def bind(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Fit a request to the operation's parameters, defaults included, so that the stored one is whole.
@@ -272,6 +274,12 @@ def declared_effects() -> dict[str, EffectOperation]:
         return dict(sorted(_declared.items()))
 
 
+def effect_named(stored: str) -> EffectOperation | None:
+    """Return the operation under whose name, or former name, an effect is recorded; None where there is none."""
+    known = declared_effects()
+    return known.get(stored) or next((one for one in known.values() if stored in one.declared.aliases), None)
+
+
 def effect(
     name: str,
     *,
@@ -288,6 +296,7 @@ def effect(
     key_alphabet: Literal["ascii", "uuid"] = "ascii",
     retry: RetryPolicy | None = None,
     docs: str = "",
+    aliases: Iterable[str] = (),
 ) -> Callable[[Callable[..., Outcome]], EffectOperation]:
     """Declare a function ``(call, **request)`` as an operation on the world.
 
@@ -310,6 +319,7 @@ def effect(
         key_alphabet: "ascii", or "uuid" where the provider wants UUIDs.
         retry: Delays between questions and requests; default: the job's.
         docs: Where the provider documents all this.
+        aliases: Names that it had before: what was recorded under them is the same operation.
 
     Raises:
         DefinitionError: The declaration cannot work; the message says why.
@@ -340,6 +350,7 @@ def effect(
                     retry=retry,
                     send=function,
                     ask=None,
+                    aliases=_names(aliases),
                 )
             ),
         )
@@ -351,14 +362,20 @@ def effect(
 
 def _register(operation: EffectOperation) -> None:
     with _lock:
-        other = _declared.get(operation.name)
-        if other is not None and _place(other.function) != _place(operation.function):
+        other = next((one for one in _declared.values() if _clash(one, operation)), None)
+        if other is not None:
             msg = (
-                f"The effect {operation.name!r} is declared twice: by {_place(other.function)} and by "
-                f"{_place(operation.function)}. Give one of them another name."
+                f"The effect {operation.name!r} is declared twice, or is the former name of another one: by "
+                f"{_place(other.function)} and by {_place(operation.function)}. Give one of them another name."
             )
             raise DefinitionError(msg)
         _declared[operation.name] = operation
+
+
+def _clash(one: EffectOperation, other: EffectOperation) -> bool:
+    """Say whether two functions have a name in common; the same one comes again when its module is run again."""
+    names = {one.name, *one.declared.aliases} & {other.name, *other.declared.aliases}
+    return bool(names) and _place(one.function) != _place(other.function)
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -371,7 +388,8 @@ def checked(operation: Operation) -> Operation:
     Raises:
         DefinitionError: It cannot; the message names the mend.
     """
-    _checked_name(operation.name, "effect's name", NAME_LIMIT)
+    for name in (operation.name, *operation.aliases):
+        _checked_name(name, "effect's name", NAME_LIMIT)
     _checked_name(operation.provider, "provider", NAME_LIMIT)
     if operation.owner:
         _checked_name(operation.owner, "owner", 100)
@@ -398,6 +416,13 @@ def checked(operation: Operation) -> Operation:
         max_length=operation.guarantees.key_max_length,
     )
     return operation
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        msg = f"aliases is {value!r}; give a list of former names."
+        raise DefinitionError(msg)
+    return tuple(value)
 
 
 def _checked_name(value: object, what: str, limit: int) -> None:
@@ -470,5 +495,6 @@ def resolve(operation: Any) -> Operation:
             send=operation.send,
             ask=getattr(operation, "reconcile", None) if guarantees.can_reconcile else None,
             prepare=getattr(operation, "prepare", None),
+            aliases=_names(getattr(operation, "aliases", ())),
         )
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from django_jobs.domain.compensation import Agreed
 from django_jobs.domain.identity import canonical, request_digest
-from django_jobs.effects.adapter import Operation, declared_effects
+from django_jobs.effects.adapter import Operation, effect_named
 from django_jobs.effects.receipts import RECEIPT, receipt_as_request
 from django_jobs.exceptions import DefinitionError
 from django_jobs.models import Send, SideEffect
@@ -55,7 +55,7 @@ def _declared_for(effect: SideEffect) -> Operation:
     if not effect.operation:
         msg = f"Which operation the effect {effect.name!r} was is not recorded: an older version wrote its row."
         raise DefinitionError(msg)
-    found = declared_effects().get(effect.operation)
+    found = effect_named(effect.operation)
     if found is None:
         msg = f"This code declares no operation {effect.operation!r}."
         raise DefinitionError(msg)

@@ -153,6 +153,7 @@ def _intent(
         name=name,
         provider=declared.provider,
         operation=declared.name,
+        former_operations=declared.aliases,
         business_key=check_key(str(attempt.job_id) if key is None else key),
         tenant=claimed.tenant,
         request=text,

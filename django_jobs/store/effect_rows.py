@@ -35,7 +35,7 @@ class Intent:
     ``call`` is how long the next request may take; ``send_id`` the id of the send that may come of it, made by the
     asker, so that after a lost reply it can find out whether the send was recorded. ``useful_until`` refuses a first
     send, and ``cancelled`` a send before which nothing is unclear. ``operation`` is the declared name of what is done,
-    by which its compensation is found.
+    by which its compensation is found, and ``former_operations`` are names that it had before.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Intent:
     namespace: str
     cancelled: bool = False
     operation: str = ""
+    former_operations: tuple[str, ...] = ()
 
 
 def compensation_of(effect: SideEffect) -> Literal["none", "open", "succeeded"]:
@@ -156,6 +157,8 @@ def facts_of(
         asked_since_last_send=_asked_since(effect, sends),
         absence_proves=effect.can_reconcile or not unclear,
         on_ambiguous=intent.on_ambiguous,
+        operation=intent.operation,
+        stored_operation=intent.operation if effect.operation in intent.former_operations else effect.operation,
     )
 
 

@@ -68,12 +68,26 @@ def encode_result(value: Any, job_type: str) -> str | None:
         raise PayloadError(msg) from error
 
 
+STEP_AGAIN = (
+    "This attempt has had a step {!r} already, so this one would be left out as if it had run. In a loop, put the id "
+    "of what each step is about into its name."
+)
+
+
+EFFECT_AGAIN = (
+    "This attempt has had the effect {!r} already, so this one would be left out as if it had been sent. In a loop, "
+    "pass key= with the id of what each effect is about."
+)
+
+
 class JobContext(AsyncTwins):
     """The handler's side of one attempt. It refuses further use once the attempt has ended."""
 
     def __init__(self, attempt: RunningAttempt, inside: InsideJob) -> None:
         self._attempt = attempt
         self._inside = inside
+        self._steps: set[str] = set()  # that this attempt has run, or found to have run
+        self._effects: set[str] = set()  # that this attempt has confirmed, or found to be, under the job's own id
 
     @property
     def job_id(self) -> uuid.UUID:
@@ -132,6 +146,7 @@ class JobContext(AsyncTwins):
             The confirmed outcome, also one of an earlier attempt.
 
         Raises:
+            EffectError: This attempt has had an effect of that name and no key, or a transaction is open.
             EffectRejected: The provider refused; known not applied.
             EffectUncertain: Not known yet; let it pass, and the next attempt asks first.
             EffectNeedsReviewError: Only a human can find out.
@@ -147,9 +162,14 @@ class JobContext(AsyncTwins):
                 "before complete(), step() or atomic()."
             )
             raise EffectError(msg)
-        return perform(
+        if key is None and name in self._effects:
+            raise EffectError(EFFECT_AGAIN.format(name))
+        confirmed = perform(
             self._attempt, name, operation, key=key, required=required, on_ambiguous=on_ambiguous, request=request
         )
+        if key is None:
+            self._effects.add(name)
+        return confirmed
 
     @contextmanager
     def complete(self) -> Iterator[Completion]:
@@ -192,13 +212,20 @@ class JobContext(AsyncTwins):
 
     @contextmanager
     def open_step(self, name: str) -> Iterator[Step]:
-        """Open the transaction of a step that has not finished; what the block leaves as its value is stored."""
+        """Open the transaction of a step that has not finished; what the block leaves as its value is stored.
+
+        Raises:
+            DefinitionError: This attempt has had a step of that name: what is to be done now would be left out.
+        """
         check_name(name, what="step name", limit=200)
+        if name in self._steps:
+            raise DefinitionError(STEP_AGAIN.format(name))
         self._attempt.check_open()
         self._attempt.check_wanted()
         self._attempt.check_budget()
         step = Step(finished_step(self._attempt, name))
         if step.stored is not None:
+            self._steps.add(name)
             yield step
             return
         with self._own_transaction("step", step=name):
@@ -209,6 +236,7 @@ class JobContext(AsyncTwins):
                 check_transaction(self._attempt)
                 store_held_back(self._inside)
                 remember_step(self._attempt, name, step.stored)
+        self._steps.add(name)
 
     def progress(self, value: int, total: int | None = None) -> None:
         """Tell measurable progress: a number that grows renews the lease, at most four times per lease.

@@ -167,11 +167,11 @@ def _run(attempt: RunningAttempt, arguments: dict[str, Any], inside: InsideJob) 
     if definition.atomic:
         return _run_atomic(attempt, arguments, inside)
     if definition.takes_context:
-        return _call(attempt, JobContext(attempt, inside), **arguments)
-    return _call(attempt, **arguments)
+        return _call(attempt, arguments, JobContext(attempt, inside))
+    return _call(attempt, arguments)
 
 
-def _call(attempt: RunningAttempt, *context: JobContext, **arguments: Any) -> Any:
+def _call(attempt: RunningAttempt, arguments: dict[str, Any], *context: JobContext) -> Any:
     faults.reached("handler.before", using=attempt.using)
     with without_forks(attempt), hooked(attempt), without_forks(attempt), told_in_time(attempt) as run:
         result = awaited(attempt, run(partial(attempt.definition.func, *context, **arguments)))
@@ -200,7 +200,7 @@ def _run_atomic(attempt: RunningAttempt, arguments: dict[str, Any], inside: Insi
             one_transaction(attempt, operation="an atomic handler"),
             limited_idling(attempt.using, attempt.lease_remaining),
         ):
-            result = _call(attempt, **arguments)
+            result = _call(attempt, arguments)
             encoded = encode_result(result, attempt.claimed.job_type)
             store_held_back(inside)
             inside.commits_with_success = False  # what runs on commit is outside of it

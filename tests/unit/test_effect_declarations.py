@@ -11,7 +11,7 @@ import pytest
 
 from django_jobs import Confirmed, RetryPolicy, effect
 from django_jobs.domain.effects import Dedupe, Guarantees, Outcome, Verdict
-from django_jobs.effects.adapter import declared_effects, resolve
+from django_jobs.effects.adapter import declared_effects, effect_named, resolve
 from django_jobs.exceptions import DefinitionError
 
 
@@ -111,6 +111,31 @@ def test_name_that_is_taken_is_refused() -> None:
 
     with pytest.raises(DefinitionError, match="declared twice"):
         effect("decl.plain", dedupe="none")(other)
+
+
+def test_former_name_belongs_to_one_operation() -> None:
+    """It is found by each of its names, and no other function may have one of them."""
+    operation = effect("decl.new", dedupe="none", aliases=["decl.former"])(_sent)
+
+    def other(call: Any) -> Outcome:
+        return Confirmed("x")
+
+    assert effect_named("decl.former") is effect_named("decl.new") is operation
+    assert effect_named("decl.none") is None
+    for names in ({"name": "decl.former"}, {"name": "decl.other", "aliases": ["decl.new"]}):
+        with pytest.raises(DefinitionError, match="former name"):
+            effect(dedupe="none", **names)(other)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("aliases", ["decl.former", 5, [""], [7]])
+def test_former_names_that_are_none_are_refused(aliases: Any) -> None:
+    """They are a list of names."""
+    with pytest.raises(DefinitionError):
+        effect("decl.new", dedupe="none", aliases=aliases)(_sent)
+
+
+def _sent(call: Any) -> Outcome:
+    return Confirmed("x")
 
 
 def test_reconcile_makes_the_provider_askable() -> None:

@@ -73,6 +73,7 @@ class FakeProvider:
     timeout: timedelta = timedelta(seconds=5)
     requires_key: bool = False
     retry: RetryPolicy | None = None
+    aliases: tuple[str, ...] = ()
     calls: list[EffectCall] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     questions: list[EffectCall] = field(default_factory=list)

@@ -185,6 +185,48 @@ def test_changed_request_of_another_job_is_refused(time: MovableClock) -> None:
     assert not EffectAdoption.objects.exists()
 
 
+@pytest.mark.parametrize("of_another_job", [False, True])
+def test_other_operation_under_the_same_name_and_key_is_refused(time: MovableClock, of_another_job: bool) -> None:
+    """A refund gets no receipt of a charge, and a capture none of a reservation: nothing is left out in silence."""
+    charge, refund = keyed(), keyed(name="fake.refund")
+    first = running()
+    act(first, charge)
+
+    with pytest.raises(EffectChangedError) as caught:
+        act(running(order_id=8) if of_another_job else first, refund)
+
+    assert f"'{charge.name}'" in str(caught.value)
+    assert "'fake.refund'" in str(caught.value)
+    assert (len(charge.calls), len(refund.calls)) == (1, 0)
+    assert not EffectAdoption.objects.exists()
+
+
+def test_other_operation_gets_a_key_of_its_own_after_rejections(time: MovableClock) -> None:
+    """What the provider refused for one operation says nothing about another one."""
+    charge, refund = keyed(BUSY), keyed(name="fake.refund")
+    first = running()
+    with pytest.raises(TransientError):
+        act(first, charge)
+
+    act(again(first), refund)
+
+    assert (epochs(), effect_row().operation) == ([0, 1], "fake.refund")
+    assert charge.keys[0] != refund.keys[0]
+
+
+def test_operation_that_was_renamed_is_the_same(time: MovableClock) -> None:
+    """A receipt that was recorded under a former name holds."""
+    charge = keyed()
+    renamed = keyed(name="fake.pay", aliases=(charge.name,))
+    first = running()
+    act(first, charge)
+
+    confirmed = act(again(first), renamed)
+
+    assert confirmed.provider_ref
+    assert renamed.calls == []
+
+
 def test_changed_request_opens_a_new_epoch_after_rejections(time: MovableClock) -> None:
     """All rejected and the request was corrected: the new bytes go out under a new key."""
     provider = keyed(BUSY)

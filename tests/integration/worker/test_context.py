@@ -20,7 +20,7 @@ from django_jobs.exceptions import (
     LeaseLostError,
     OutsideCompletionError,
 )
-from django_jobs.models import Attempt, Job, JobStep
+from django_jobs.models import Attempt, Job, JobStep, Send
 from tests.integration.worker.conftest import Declare, run, run_one, take, the_job, write
 from tests.scenes import Told
 
@@ -149,6 +149,77 @@ def test_step_runs_once_and_its_result_is_reused(declare: Declare, table: Table)
     assert results == [{"n": 7}, {"n": 7}]
     assert table() == [1]
     assert JobStep.objects.count() == 1
+
+
+@pytest.mark.parametrize("found", [False, True], ids=["run before", "found before"])
+def test_second_step_of_one_name_is_refused_in_an_attempt(declare: Declare, table: Table, found: bool) -> None:
+    """A loop that forgets to name its lines fails at the second one instead of leaving it out in silence."""
+
+    def work(context: JobContext) -> None:
+        for line in (1, 2):
+            context.step("line", lambda line=line: write(line))
+            if found and context.attempt == 1:
+                raise ValueError("after the first")
+
+    attempt = run_with(declare, work, retry=AT_ONCE)
+    if found:
+        attempt = run_one()
+
+    assert (attempt.outcome, attempt.error_type) == ("failed", "django_jobs.exceptions.DefinitionError")
+    assert "put the id" in attempt.message
+    assert (the_job().state, table()) == ("dead_lettered", [1])
+
+
+def test_step_that_failed_may_be_tried_again_in_the_same_attempt(declare: Declare, table: Table) -> None:
+    """Nothing of it is left, so nothing is left out."""
+
+    def work(context: JobContext) -> None:
+        with pytest.raises(ValueError, match="not yet"):
+            context.step("line", lambda: (write(1), fail()))
+        context.step("line", lambda: write(2))
+
+    def fail() -> None:
+        raise ValueError("not yet")
+
+    assert run_with(declare, work).outcome == "succeeded"
+    assert table() == [2]
+
+
+def test_second_effect_of_one_name_without_a_key_is_refused_in_an_attempt(declare: Declare) -> None:
+    """A loop over equal requests fails at the second one instead of taking the receipt of the first; keys tell apart."""
+
+    def work(context: JobContext, is_named: bool) -> None:
+        for line in (1, 2):
+            context.effect("print", provider, key=f"line:{line}" if is_named else None)
+
+    job = declare(work, takes_context=True)
+    job.enqueue(is_named=False)
+    refused = run_one()
+    job.enqueue(is_named=True)
+    sent = run_one()
+
+    assert (refused.outcome, refused.error_type) == ("failed", "django_jobs.exceptions.EffectError")
+    assert "pass key=" in refused.message
+    assert sent.outcome == "succeeded"
+    assert Send.objects.count() == 3
+
+
+@pytest.mark.parametrize("takes_context", [True, False])
+@pytest.mark.parametrize("atomic", [True, False])
+def test_parameters_may_have_any_name(declare: Declare, takes_context: bool, atomic: bool) -> None:
+    """What the worker calls its own things takes no name from a handler."""
+    names = "attempt, arguments, definition, encoded, function, inside, job, run, self, using"
+    first = "context, " if takes_context else ""
+    scope: dict[str, Any] = {}
+    exec(f"def handler({first}{names}):\n    return [{names}]", scope)
+    values = {name: place for place, name in enumerate(names.split(", "))}
+    options = {"takes_context": True} if takes_context else {"atomic": atomic}
+    declare(scope["handler"], **options).enqueue(**values)
+
+    attempt = run_one()
+
+    assert attempt.outcome == "succeeded", attempt.message
+    assert json.loads(the_job().payload.result) == list(values.values())
 
 
 def test_step_that_fails_leaves_nothing(declare: Declare, table: Table) -> None:
