@@ -118,4 +118,5 @@ EFFECT = {
     "key_alphabet": "`ascii`, or `uuid` where the provider wants UUIDs.",
     "retry": "Delays between questions and requests. Default: those of the job.",
     "docs": "Where the provider documents all this.",
+    "aliases": "Names that the operation had before: what was recorded under them is the same operation.",
 }
