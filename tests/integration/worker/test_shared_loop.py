@@ -210,7 +210,7 @@ def test_each_has_its_thread_and_its_language(declare: Declare, crew: Callable[[
 
 def test_what_one_leaves_ends_with_it(declare: Declare, crew: Callable[[int], Crew]) -> None:
     """A task, an open generator and a thread of one attempt end before its end is recorded; the other's task goes on."""
-    first_is_over, ends = threading.Event(), list[str]()
+    first_is_over, thread_is_over, ends = threading.Event(), threading.Event(), list[str]()
     kept: list[Any] = []
 
     async def forever(name: str) -> None:
@@ -225,30 +225,31 @@ def test_what_one_leaves_ends_with_it(declare: Declare, crew: Callable[[int], Cr
         finally:
             ends.append(f"generator, {await sync_to_async(Attempt.objects.filter(outcome='succeeded').count)()} ended")
 
+    def linger() -> None:
+        ends.append(f"thread, {'after' if first_is_over.wait(0.5) else 'before'} the end")
+        thread_is_over.set()
+
     async def work(context: JobContext, n: int) -> None:
         kept.append(asyncio.create_task(forever(str(n))))
         await asyncio.sleep(0)
         if n == 0:
-            generator = generate()
-            kept.append(generator)
-            await anext(aiter(generator))
-            kept.append(asyncio.create_task(asyncio.to_thread(lambda: (started.wait(WAIT), ends.append("thread")))))
-            await asyncio.sleep(0.01)
-            started.set()
+            kept.append(generate())
+            await anext(aiter(kept[-1]))
+            kept.append(asyncio.create_task(asyncio.to_thread(linger)))
+            await asyncio.sleep(0)
         else:
+            await asyncio.to_thread(thread_is_over.wait, WAIT)
             await asyncio.to_thread(first_is_over.wait, WAIT)
             ends.append("the other")
 
-    started = threading.Event()
     enqueue(declare_each(declare, work), 2)
     one = crew(2)
     one.begin(2)
     one.finish(1)
-    assert sorted(ends) == ["generator, 0 ended", "task of 0", "thread"]
-
     first_is_over.set()
     one.finish(1)
 
+    assert sorted(ends[:3]) == ["generator, 0 ended", "task of 0", "thread, before the end"]
     assert ends[3:] == ["the other", "task of 1"]
     assert set(outcomes().values()) == {"succeeded"}
 
