@@ -32,18 +32,17 @@ class Declared:
     code_version: str
 
 
-def announce(declared: Iterable[Declared], *, using: str) -> list[str]:
-    """Write down what the code declares; returns the names that are new or changed.
+def announce(one: Declared, *, known: Schedule | None, using: str) -> bool:
+    """Write down what the code declares about one schedule; False when its row, ``known``, says so already.
 
     A worker does this when it starts. A new or changed schedule begins now, or with the tick that is due and not
     served: a deploy loses none. What the code does not know stays as it is, because the code of others may.
     """
-    rows = {row.name: row for row in Schedule.objects.using(using)}
-    changed = [one for one in declared if one.name not in rows or _differs(rows[one.name], one)]
-    for one in changed:
-        _write(one, using=using)
-        telemetry.emit("schedule.declared", name=one.name, rule=one.rule.text)
-    return [one.name for one in changed]
+    if known is not None and not _differs(known, one):
+        return False
+    _write(one, using=using)
+    telemetry.emit("schedule.declared", name=one.name, rule=one.rule.text)
+    return True
 
 
 def take_over(one: Declared, *, due: datetime, using: str) -> bool:
