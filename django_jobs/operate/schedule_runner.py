@@ -26,7 +26,7 @@ from django_jobs.exceptions import EnqueueContendedError
 from django_jobs.masking import described
 from django_jobs.models import Schedule
 from django_jobs.operate.schedule_arguments import Answer, ask
-from django_jobs.store.pauses import paused_schedules
+from django_jobs.store.pauses import pause_ended, paused_schedules
 from django_jobs.store.schedules import (
     Declared,
     announce,
@@ -201,7 +201,8 @@ def _same(row: Schedule, declared: ScheduleDefinition) -> bool:
 
 def _serve_seen(row: Schedule, declared: ScheduleDefinition, *, using: str) -> End:
     now = read_now(using)
-    found = due(declared.rule, settled=row.settled_at, now=now, missed=declared.missed, grace=declared.grace)
+    settled = _settled(row, now, using)
+    found = due(declared.rule, settled=settled, now=now, missed=declared.missed, grace=declared.grace)
     held_back = row.name in paused_schedules(using=using)
     answers = {} if held_back else ask(declared, found.run)
     with held(row.name, using=using) as again:
@@ -215,6 +216,15 @@ def _serve_seen(row: Schedule, declared: ScheduleDefinition, *, using: str) -> E
             move_on(row.name, settled=found.settled, next_tick=found.next_tick, using=using)
             return End.MOVED
         return _run_all(declared, found, answers, now, using=using)
+
+
+def _settled(row: Schedule, now: datetime, using: str) -> datetime:
+    """Return up to where all is settled: what fell into a pause that nobody saw before its end is given up too."""
+    ended = pause_ended(row.name, now=now, using=using)
+    if ended is None or row.next_tick is None or row.next_tick > ended:
+        return row.settled_at
+    telemetry.emit("schedule.paused_tick", name=row.name)
+    return ended
 
 
 def _run_all(

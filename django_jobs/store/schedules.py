@@ -163,6 +163,15 @@ def move_on(
     Schedule.objects.using(using).filter(name=name).update(**values)
 
 
+def give_up_ticks(name: str, *, until: datetime, using: str) -> None:
+    """Settle a schedule whose tick is due up to a moment; the next worker that looks finds the tick after it.
+
+    The rule is known to the code that declares the schedule, and this may be other code.
+    """
+    due = Schedule.objects.using(using).filter(name=name, next_tick__lte=until)
+    due.update(settled_at=until, next_tick=until + timedelta(microseconds=1))
+
+
 def ticks_of(name: str, *, most: int, using: str) -> list[ScheduleTick]:
     """Return the last ticks of a schedule, newest first."""
     return list(ScheduleTick.objects.using(using).filter(schedule_name=name).order_by("-tick")[:most])
