@@ -215,6 +215,10 @@ def _serve_seen(row: Schedule, declared: ScheduleDefinition, *, using: str) -> E
                 telemetry.emit("schedule.paused_tick", name=row.name)
             move_on(row.name, settled=found.settled, next_tick=found.next_tick, using=using)
             return End.MOVED
+        if not found.run and found.settled > settled:
+            late = now - found.settled
+            msg = "Tick %s of the schedule %s was skipped: %s late, with a grace of %s"
+            logger.warning(msg, found.settled, row.name, late, declared.grace)
         return _run_all(declared, found, answers, now, using=using)
 
 
