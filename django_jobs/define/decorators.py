@@ -16,7 +16,7 @@ from django_jobs.conf import get_settings
 from django_jobs.define.definition import DurableJob, EventSource, JobDefinition, check_definition, lease_terms
 from django_jobs.define.module_runs import module_run
 from django_jobs.define.registry import register
-from django_jobs.define.schedules import schedule as add_schedule
+from django_jobs.define.schedules import Place, declare_schedule
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.lease import LeaseTerms, check_soft
 from django_jobs.domain.options import EnqueueOptions, OnDuplicate, SerialOnDead, check
@@ -161,7 +161,8 @@ def declare(
     durable: DurableJob[..., Any] = DurableJob(definition)
     register(durable)
     if declared.get("schedule") is not None:
-        add_schedule(durable, declared["schedule"])
+        place = Place(func.__module__, definition.module_run, by_decorator=True)
+        declare_schedule(durable, declared["schedule"], place=place)
     return durable
 
 

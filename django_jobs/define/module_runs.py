@@ -8,7 +8,12 @@ from collections.abc import Callable
 
 def module_run(func: Callable[..., object]) -> object:
     """Return what stands for one execution of a function's module; a reload is another one. None if it is unknown."""
-    return getattr(sys.modules.get(func.__module__), "__spec__", None)
+    return run_of(func.__module__)
+
+
+def run_of(module: str) -> object:
+    """Return what stands for the present execution of a module; None if it is unknown."""
+    return getattr(sys.modules.get(module), "__spec__", None)
 
 
 def is_second(one: Callable[..., object], run: object, other: Callable[..., object]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,12 +13,22 @@ from typing import Any
 from django.conf import settings
 
 from django_jobs.define.definition import DurableJob
+from django_jobs.define.module_runs import run_of
 from django_jobs.domain.identity import check_name
-from django_jobs.domain.schedules import GRACE, Cron, Every, Missed, Rule
+from django_jobs.domain.schedules import GRACE, LEAST_GRACE, Cron, Every, Missed, Rule
 from django_jobs.exceptions import DefinitionError
 
 NAME_LIMIT = 200
 Arguments = Callable[[datetime], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a schedule is declared: in which execution of which module, and whether by ``@job``."""
+
+    module: str
+    run: object
+    by_decorator: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +41,7 @@ class ScheduleDefinition:
     missed: Missed
     grace: timedelta
     arguments: Arguments | None
+    place: Place
 
     @property
     def text(self) -> str:
@@ -70,20 +82,42 @@ def schedule(
         job: What ``@job`` left in place of the handler; ``.using(…)`` gives the queue, priority or tenant.
         rule: ``Cron("0 6 * * *", timezone="Europe/Berlin")``, ``Every(timedelta(minutes=5))``, or the text of a cron
             expression, which is meant in the project's time zone.
-        name: What the schedule is called for ever; default: the job type's name.
+        name: What the schedule is called for ever; default: the job type's name, of its ``aliases`` the oldest, so that
+            a rename keeps it. Two schedules of one job type need two names.
         missed: What becomes of ticks that passed while no worker ran: "skip", "coalesce" (default) or "catch_up".
-        grace: How late a tick still counts as on time, for "skip".
+        grace: How late a tick still counts as on time, for "skip"; ten seconds or more.
         arguments: Makes the job's arguments of the tick, an aware UTC datetime. Default: the tick as ``tick``, if the
             handler has such a parameter.
 
     Raises:
-        DefinitionError: The declaration cannot work; the message says why.
+        DefinitionError: The declaration cannot work, or the name is that of another one; the message says why.
+        KeyFormatError: The name is empty, too long or not printable ASCII.
+    """
+    caller = str(sys._getframe(1).f_globals.get("__name__", ""))  # noqa: SLF001  nothing else tells a reload
+    place = Place(caller, run_of(caller))
+    return declare_schedule(job, rule, place=place, name=name, missed=missed, grace=grace, arguments=arguments)
+
+
+def declare_schedule(
+    job: DurableJob[..., Any],
+    rule: Rule | str,
+    *,
+    place: Place,
+    name: str | None = None,
+    missed: str = Missed.COALESCE,
+    grace: timedelta = GRACE,
+    arguments: Arguments | None = None,
+) -> ScheduleDefinition:
+    """Do what :func:`schedule` does, for a declaration at this place.
+
+    Raises:
+        DefinitionError: The declaration cannot work, or the name is that of another one; the message says why.
         KeyFormatError: The name is empty, too long or not printable ASCII.
     """
     if not isinstance(job, DurableJob):
         msg = f"A schedule enqueues a job type, what @job leaves in place of a function, not {job!r}."
         raise DefinitionError(msg)
-    called = check_name(job.definition.job_type if name is None else name, what="schedule name", limit=NAME_LIMIT)
+    called = check_name(job.definition.oldest_name if name is None else name, what="schedule name", limit=NAME_LIMIT)
     declared = ScheduleDefinition(
         name=called,
         job=job,
@@ -91,11 +125,12 @@ def schedule(
         missed=_missed(called, missed),
         grace=_grace(called, grace),
         arguments=arguments,
+        place=place,
     )
     _check_arguments(declared)
     with _lock:
         other = _schedules.get(called)
-        if other is not None and not _is_again(other, declared):
+        if other is not None and _are_two(other, declared):
             msg = (
                 f"The schedule {called!r} is declared twice, for {other.job!r} ({other.text}) and for {job!r} "
                 f"({declared.text}); name= tells them apart."
@@ -105,9 +140,16 @@ def schedule(
     return declared
 
 
-def _is_again(other: ScheduleDefinition, declared: ScheduleDefinition) -> bool:
-    """Say whether this is the same declaration, in a module that was loaded once more."""
-    return (other.job.definition.job_type, other.text) == (declared.job.definition.job_type, declared.text)
+def _are_two(one: ScheduleDefinition, other: ScheduleDefinition) -> bool:
+    """Say whether one name was given to two schedules; a module that is executed once more declares its own again."""
+    if one.place.module != other.place.module or not {*one.job.definition.names} & {*other.job.definition.names}:
+        return True
+    if one.place.run is not other.place.run:
+        return False
+    if one.place.run is None or one.job.definition is not other.job.definition:
+        # Nobody knows, or the job type was made anew and has brought its schedule: then the rule has to tell.
+        return one.text != other.text
+    return one != other
 
 
 def _rule(rule: object) -> Rule:
@@ -128,8 +170,12 @@ def _missed(name: str, missed: str) -> Missed:
 
 
 def _grace(name: str, grace: object) -> timedelta:
-    if not isinstance(grace, timedelta) or grace < timedelta(0):
-        msg = f"grace of the schedule {name!r} must be a timedelta from zero on, not {grace!r}."
+    if not isinstance(grace, timedelta) or grace < LEAST_GRACE:
+        least = f"{LEAST_GRACE.total_seconds():g} s"
+        msg = (
+            f"grace of the schedule {name!r} must be a timedelta of at least {least}, not {grace!r}: a worker may look "
+            "some seconds after a tick."
+        )
         raise DefinitionError(msg)
     return grace
 

@@ -20,6 +20,9 @@ SHORTEST = timedelta(seconds=1)
 LONGEST = timedelta(days=366)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 GRACE = timedelta(minutes=1)
+LEAST_GRACE = timedelta(seconds=10)  # workers look every five seconds: below it, skip might never run a tick
+TEXT_LIMIT = 300  # signs of a rule as it is stored
+FIELDS = 5  # of a cron expression
 AT_ONCE = 100  # ticks that are caught up in one transaction
 
 
@@ -55,8 +58,8 @@ class Every:
     @property
     def text(self) -> str:
         """The rule as it is stored and shown."""
-        shifted = f" + {self.offset.total_seconds():g} s" if self.offset else ""
-        return f"every {self.interval.total_seconds():g} s{shifted}"
+        shifted = f" + {self.offset // SHORTEST} s" if self.offset else ""
+        return f"every {self.interval // SHORTEST} s{shifted}"
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         """Yield the ticks after a moment."""
@@ -75,11 +78,12 @@ class Cron:
     """Ticks by a cron expression of five fields, as the clocks of a time zone show them.
 
     Where clocks go forward, a tick of a fixed hour that does not exist comes right after the gap; where they go back, a
-    tick of a fixed hour comes once, the first time. Ticks with ``*`` as their hour come by real time: none twice, none
-    left out.
+    tick of a fixed hour comes once, the first time. Ticks with ``*`` as their hour come by real time, none twice; only
+    where clocks change by half an hour is one of a fixed minute left out at each change.
 
     Raises:
-        DefinitionError: The expression or the time zone is none, or the expression has no date that exists.
+        DefinitionError: The expression or the time zone is none, the expression has no date that exists, or it is too
+            long to be stored (300 signs with its time zone).
     """
 
     expression: str
@@ -92,12 +96,27 @@ class Cron:
         except (ValueError, TypeError, OSError, LookupError):  # a name that is none, in whichever way
             msg = f"There is no time zone {self.timezone!r}; an example is 'Europe/Berlin'."
             raise DefinitionError(msg) from None
+        if isinstance(self.expression, str) and len(self.text) > TEXT_LIMIT:
+            msg = (
+                f"The cron expression {self.expression[:40]!r}… is too long: with its time zone it may have at most "
+                f"{TEXT_LIMIT} signs, and it has {len(self.text)}. Ranges and steps (0-59, */2) say more in less."
+            )
+            raise DefinitionError(msg)
+        if why := self._fault():
+            msg = f"{self.expression!r} is no cron expression of five fields, such as '0 6 * * MON-FRI': {why}."
+            raise DefinitionError(msg)
+
+    def _fault(self) -> str:
+        """Say what is wrong with the expression; cronsim alone would take a sixth field, of seconds."""
+        if not isinstance(self.expression, str):
+            return "it is no text"
+        if (many := len(self.expression.split())) != FIELDS:
+            return f"it has {many}"
         try:
             next(CronSim(self.expression, datetime(2000, 1, 1, tzinfo=self._zone)))
-        except (CronSimError, StopIteration, TypeError, AttributeError) as error:
-            why = str(error) or "it has no date that exists"
-            msg = f"{self.expression!r} is no cron expression of five fields, such as '0 6 * * MON-FRI': {why}."
-            raise DefinitionError(msg) from None
+        except (CronSimError, StopIteration) as error:
+            return str(error) or "it has no date that exists"
+        return ""
 
     @property
     def text(self) -> str:

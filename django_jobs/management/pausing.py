@@ -10,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.conf import get_settings
 from django_jobs.define import registry
+from django_jobs.define.schedules import find_schedule
 from django_jobs.domain.states import PauseKind
 from django_jobs.exceptions import KeyFormatError, PauseError
 from django_jobs.management.tables import one_line, table
@@ -19,6 +20,7 @@ from django_jobs.operate.history import plain
 from django_jobs.operate.listing import parse_since, parse_span
 from django_jobs.operate.wording import instant
 from django_jobs.store.pauses import pause, pauses, resume
+from django_jobs.store.schedules import find_row
 from django_jobs.store.times import read_now
 from django_jobs.store.waiting import known_queues
 
@@ -77,6 +79,8 @@ def _doubts(row: Pause, using: str) -> Iterator[str]:
         yield f"Note: this code declares no job type {row.name!r}."
     if row.kind == PauseKind.RESOURCE and row.name not in get_settings().resources:
         yield f"Note: the settings of this code name no resource {row.name!r}."
+    if row.kind == PauseKind.SCHEDULE and find_schedule(row.name) is None and find_row(row.name, using=using) is None:
+        yield f"Note: this code declares no schedule {row.name!r}, and no worker has announced one."
     declared = {definition.options.queue_name for _, definition in registry.definitions()}
     if row.kind == PauseKind.QUEUE and row.name not in declared and row.name not in known_queues(using=using):
         yield f"Note: no job type is declared for queue {row.name!r}, and nothing waits in it."

@@ -11,7 +11,7 @@ from django_jobs.management.tables import table
 from django_jobs.management.verb import Options, Verb, Write, add_json, as_json
 from django_jobs.operate.history import plain
 from django_jobs.operate.run_schedule import RunSchedule
-from django_jobs.operate.schedule_runner import announce_schedules
+from django_jobs.operate.schedule_runner import announce_each, mine
 from django_jobs.operate.schedule_status import ScheduleStatus, schedule_statuses
 from django_jobs.operate.wording import instant
 
@@ -24,16 +24,22 @@ def _add_list(parser: CommandParser) -> None:
 
 
 def _list(options: Options, write: Write) -> int:
-    if options["announce"]:
-        announce_schedules(using=options["database"])
-    found = schedule_statuses(using=options["database"])
+    using = options["database"]
+    failed = announce_each(mine(using=using), using=using).failed if options["announce"] else ()
+    found = schedule_statuses(using=using)
     if options["json"]:
         for one in found:
             write(as_json(_as_dict(one)))
-        return 0
-    if not found:
+    elif found:
+        write(_as_table(found))
+    else:
         write("There is no schedule; a worker that starts writes down what its code declares.")
-        return 0
+    if failed and not options["json"]:
+        write(f"Could not be announced, the log says why: {', '.join(failed)}.")
+    return 1 if failed else 0
+
+
+def _as_table(found: list[ScheduleStatus]) -> str:
     cells = [
         (
             one.row.name,
@@ -46,8 +52,7 @@ def _list(options: Options, write: Write) -> int:
         )
         for one in found
     ]
-    write(table(("schedule", "type", "rule", "missed", "next tick", "last job", "note"), cells))
-    return 0
+    return table(("schedule", "type", "rule", "missed", "next tick", "last job", "note"), cells)
 
 
 def _as_dict(one: ScheduleStatus) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from django_jobs.domain.ids import uuid7
-from django_jobs.domain.schedules import Missed
+from django_jobs.domain.schedules import TEXT_LIMIT, Missed
 from django_jobs.domain.states import TickOutcome
 from django_jobs.models.fields import InstantField
 
@@ -17,7 +17,8 @@ class Schedule(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=200, unique=True)
     job_type = models.CharField(max_length=200)
-    rule = models.CharField(max_length=300)  # as the code says it; a worker whose code says otherwise leaves it alone
+    # As the code says it; a worker whose code says otherwise leaves it alone.
+    rule = models.CharField(max_length=TEXT_LIMIT)
     missed = models.CharField(max_length=10, choices=[(one.value, one.value) for one in Missed])
     owner = models.CharField(max_length=100, default="", blank=True)
     settled_at = InstantField()

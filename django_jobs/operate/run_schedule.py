@@ -134,7 +134,7 @@ _ONE_MORE = Acknowledgement(name="one_more", label="One more job runs than the s
 def _refused(row: Schedule, declared: ScheduleDefinition | None) -> str:
     if declared is None:
         return "This code does not declare it, so nobody here knows the arguments of its job."
-    if declared.job.definition.job_type != row.job_type:
+    if row.job_type not in declared.job.definition.names:
         own = declared.job.definition.job_type
         return f"This code declares it for {own}; another release has announced {row.job_type}."
     return ""

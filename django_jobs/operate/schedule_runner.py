@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -26,7 +26,7 @@ from django_jobs.exceptions import EnqueueContendedError
 from django_jobs.masking import described
 from django_jobs.models import Schedule
 from django_jobs.operate.schedule_arguments import Answer, ask
-from django_jobs.store.pauses import paused_schedules
+from django_jobs.store.pauses import pause_ended, paused_schedules
 from django_jobs.store.schedules import (
     Declared,
     announce,
@@ -36,6 +36,7 @@ from django_jobs.store.schedules import (
     move_on,
     next_ticks,
     note_tick,
+    schedules,
     take_over,
 )
 from django_jobs.store.times import read_now
@@ -69,9 +70,40 @@ def mine(*, using: str) -> list[ScheduleDefinition]:
     return [one for one in declared_schedules() if database_of(one.job.options) == using]
 
 
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What came of announcing schedules, by name: those that are new or changed, and those that failed."""
+
+    changed: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
 def announce_schedules(*, using: str) -> list[str]:
-    """Write down what the code declares; returns the names that are new or changed."""
-    return announce((_declared(one) for one in mine(using=using)), using=using)
+    """Write down what the code declares; returns the names that are new or changed. See :func:`announce_each`."""
+    return list(announce_each(mine(using=using), using=using).changed)
+
+
+def announce_each(declared: Iterable[ScheduleDefinition], *, using: str) -> Announced:
+    """Write down these schedules, each by itself: one that fails is logged and stops no other.
+
+    Raises:
+        DatabaseError: The database is away.
+    """
+    rows = {row.name: row for row in schedules(using=using)}
+    changed, failed = [], []
+    for one in declared:
+        try:
+            if announce(_declared(one), known=rows.get(one.name), using=using):
+                changed.append(one.name)
+        except TRANSIENT as error:
+            if not connections[using].is_usable():
+                raise
+            logger.warning("The schedule %s is announced again: %s", one.name, described(error).message)
+            failed.append(one.name)
+        except Exception:
+            logger.exception("The schedule %s could not be announced", one.name)
+            failed.append(one.name)
+    return Announced(tuple(changed), tuple(failed))
 
 
 def _declared(one: ScheduleDefinition) -> Declared:
@@ -86,10 +118,22 @@ def _declared(one: ScheduleDefinition) -> Declared:
 
 
 class Looks:
-    """The looks of one worker, which remembers since when a tick is due that the code of others should serve."""
+    """The looks of one worker, which remembers what it has announced, and what others should serve since when."""
 
     def __init__(self) -> None:
         self._unserved: dict[str, tuple[datetime, datetime]] = {}
+        self._unannounced: frozenset[str] | None = None  # None: all
+
+    def announce(self, *, using: str) -> None:
+        """Say what the code declares, the first time; later what could not be said before.
+
+        Raises:
+            DatabaseError: The database is away.
+        """
+        left = self._unannounced
+        if left is None or left:
+            wanted = [one for one in mine(using=using) if left is None or one.name in left]
+            self._unannounced = frozenset(announce_each(wanted, using=using).failed)
 
     def serve(self, *, using: str) -> float:
         """Run every tick that is due; returns after how many seconds to look again.
@@ -151,12 +195,14 @@ def serve(*, using: str) -> float:
 
 
 def _same(row: Schedule, declared: ScheduleDefinition) -> bool:
-    return row.rule == declared.text and row.job_type == declared.job.definition.job_type
+    """Say whether this code serves the row; one that was announced before a rename of the job type is the same."""
+    return row.rule == declared.text and row.job_type in declared.job.definition.names
 
 
 def _serve_seen(row: Schedule, declared: ScheduleDefinition, *, using: str) -> End:
     now = read_now(using)
-    found = due(declared.rule, settled=row.settled_at, now=now, missed=declared.missed, grace=declared.grace)
+    settled = _settled(row, now, using)
+    found = due(declared.rule, settled=settled, now=now, missed=declared.missed, grace=declared.grace)
     held_back = row.name in paused_schedules(using=using)
     answers = {} if held_back else ask(declared, found.run)
     with held(row.name, using=using) as again:
@@ -169,7 +215,20 @@ def _serve_seen(row: Schedule, declared: ScheduleDefinition, *, using: str) -> E
                 telemetry.emit("schedule.paused_tick", name=row.name)
             move_on(row.name, settled=found.settled, next_tick=found.next_tick, using=using)
             return End.MOVED
+        if not found.run and found.settled > settled:
+            late = now - found.settled
+            msg = "Tick %s of the schedule %s was skipped: %s late, with a grace of %s"
+            logger.warning(msg, found.settled, row.name, late, declared.grace)
         return _run_all(declared, found, answers, now, using=using)
+
+
+def _settled(row: Schedule, now: datetime, using: str) -> datetime:
+    """Return up to where all is settled: what fell into a pause that nobody saw before its end is given up too."""
+    ended = pause_ended(row.name, now=now, using=using)
+    if ended is None or row.next_tick is None or row.next_tick > ended:
+        return row.settled_at
+    telemetry.emit("schedule.paused_tick", name=row.name)
+    return ended
 
 
 def _run_all(
@@ -259,10 +318,8 @@ class _Turns:
 
     def take(self, worker_id: uuid.UUID, using: str) -> float:
         """Serve once."""
-        looks = self._looks.get((worker_id, using))
-        if looks is None:
-            announce_schedules(using=using)
-            looks = self._looks[worker_id, using] = Looks()
+        looks = self._looks.setdefault((worker_id, using), Looks())
+        looks.announce(using=using)
         return looks.serve(using=using)
 
 

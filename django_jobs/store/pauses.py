@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Q
 
@@ -14,6 +14,8 @@ from django_jobs.domain.lanes import kind_parts
 from django_jobs.domain.states import PauseKind
 from django_jobs.exceptions import PauseError
 from django_jobs.models import Pause, Resource
+from django_jobs.store.brief import afresh
+from django_jobs.store.schedules import give_up_ticks
 from django_jobs.store.times import database_now, read_now
 
 ACTOR_LIMIT = 150
@@ -68,7 +70,7 @@ def pause(kind: str, name: str, *, actor: str, reason: str, until: datetime | No
 
 
 def resume(kind: str, name: str, *, actor: str, using: str) -> bool:
-    """Let something go on; jobs start in their old order, ticks that passed are not made up.
+    """Let something go on; jobs start in their old order, ticks that fell into the pause of a schedule are given up.
 
     Returns:
         False when it was not paused.
@@ -80,12 +82,32 @@ def resume(kind: str, name: str, *, actor: str, using: str) -> bool:
     """
     which = _checked(kind, name)
     _text("actor", actor, ACTOR_LIMIT)
-    many, _ = Pause.objects.using(using).filter(kind=which.value, name=name).delete()
+    with afresh(using):
+        many = _take_away(which, name, using)
     if which is PauseKind.RESOURCE:  # what its downstream asked for ends too: somebody knows better
         many += Resource.objects.using(using).filter(name=name, paused_until__isnull=False).update(paused_until=None)
     if many:
         telemetry.emit("pause.ended", kind=which.value, name=name, actor=actor)
     return bool(many)
+
+
+def _take_away(which: PauseKind, name: str, using: str) -> int:
+    rows = Pause.objects.using(using).filter(kind=which.value, name=name)
+    over = None
+    if which is PauseKind.SCHEDULE and (row := rows.first()):
+        now = read_now(using)
+        over = last_of(row, now) or now
+    many, _ = rows.delete()
+    if over is not None:
+        give_up_ticks(name, until=over, using=using)
+    return many
+
+
+def last_of(row: Pause, now: datetime) -> datetime | None:
+    """Return the last moment of a pause that has ended by itself; None while it is in force."""
+    if row.paused_until is None or row.paused_until > now:
+        return None
+    return row.paused_until - timedelta(microseconds=1)
 
 
 def pauses(*, using: str) -> list[Pause]:
@@ -107,6 +129,12 @@ def paused(*, using: str) -> Paused:
 def paused_schedules(*, using: str) -> dict[str, Pause]:
     """Return the pauses in force of schedules, by the schedule's name."""
     return {row.name: row for row in pauses(using=using) if row.kind == PauseKind.SCHEDULE}
+
+
+def pause_ended(schedule: str, *, now: datetime, using: str) -> datetime | None:
+    """Return the last moment of the pause of a schedule that ended by itself, if one did."""
+    row = Pause.objects.using(using).filter(kind=PauseKind.SCHEDULE.value, name=schedule).first()
+    return last_of(row, now) if row else None
 
 
 def _checked(kind: str, name: str) -> PauseKind:

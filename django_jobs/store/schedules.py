@@ -32,18 +32,17 @@ class Declared:
     code_version: str
 
 
-def announce(declared: Iterable[Declared], *, using: str) -> list[str]:
-    """Write down what the code declares; returns the names that are new or changed.
+def announce(one: Declared, *, known: Schedule | None, using: str) -> bool:
+    """Write down what the code declares about one schedule; False when its row, ``known``, says so already.
 
     A worker does this when it starts. A new or changed schedule begins now, or with the tick that is due and not
     served: a deploy loses none. What the code does not know stays as it is, because the code of others may.
     """
-    rows = {row.name: row for row in Schedule.objects.using(using)}
-    changed = [one for one in declared if one.name not in rows or _differs(rows[one.name], one)]
-    for one in changed:
-        _write(one, using=using)
-        telemetry.emit("schedule.declared", name=one.name, rule=one.rule.text)
-    return [one.name for one in changed]
+    if known is not None and not _differs(known, one):
+        return False
+    _write(one, using=using)
+    telemetry.emit("schedule.declared", name=one.name, rule=one.rule.text)
+    return True
 
 
 def take_over(one: Declared, *, due: datetime, using: str) -> bool:
@@ -162,6 +161,15 @@ def move_on(
     if job_id is not None:
         values["last_job_id"] = job_id
     Schedule.objects.using(using).filter(name=name).update(**values)
+
+
+def give_up_ticks(name: str, *, until: datetime, using: str) -> None:
+    """Settle a schedule whose tick is due up to a moment; the next worker that looks finds the tick after it.
+
+    The rule is known to the code that declares the schedule, and this may be other code.
+    """
+    due = Schedule.objects.using(using).filter(name=name, next_tick__lte=until)
+    due.update(settled_at=until, next_tick=until + timedelta(microseconds=1))
 
 
 def ticks_of(name: str, *, most: int, using: str) -> list[ScheduleTick]:

@@ -50,7 +50,11 @@ def test_pause_until_a_time() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
-    [("type", "gone.away", "declares no job type 'gone.away'"), ("queue", "nowhere", "nothing waits in it")],
+    [
+        ("type", "gone.away", "declares no job type 'gone.away'"),
+        ("queue", "nowhere", "nothing waits in it"),
+        ("schedule", "shop.typo", "declares no schedule 'shop.typo'"),
+    ],
 )
 def test_pause_of_something_unknown_is_done_and_doubted(kind: str, name: str, said: str) -> None:
     """It may belong to other code, or be a slip of the pen."""

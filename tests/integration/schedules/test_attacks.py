@@ -8,18 +8,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError, ProgrammingError, connection, transaction
+from django.db import DataError, OperationalError, ProgrammingError, connection, transaction
 
 from django_jobs import Every, job
+from django_jobs.define import registry
 from django_jobs.define import schedules as declared
+from django_jobs.domain.ids import uuid7
 from django_jobs.exceptions import ActionChangedError, DefinitionError
 from django_jobs.models import Job, Schedule, ScheduleTick
 from django_jobs.operate import schedule_arguments
 from django_jobs.operate.action import Operator
 from django_jobs.operate.prune import prune
 from django_jobs.operate.run_schedule import RunSchedule
-from django_jobs.operate.schedule_runner import PATIENCE, Looks, announce_schedules
+from django_jobs.operate.schedule_runner import PATIENCE, SCHEDULES, Looks, announce_schedules
 from django_jobs.operate.verify import verify
+from tests.integration.commands.test_jobs_command import jobs
 from tests.integration.schedules.conftest import START, Hands, nothing, turn
 
 pytestmark = pytest.mark.django_db
@@ -135,8 +138,46 @@ def test_odd_names_are_names(scheduled: Declare, hands: Hands, name: str) -> Non
     assert (outcomes(name), Job.objects.count()) == (["enqueued"] * 3, 3)
 
 
+class Broken(Every):
+    """A rule that fails when somebody asks for its ticks."""
+
+    def after(self, moment: datetime) -> Any:
+        """Fail, as what a database refuses does."""
+        raise DataError(self.text)
+
+
+def test_schedule_that_cannot_be_announced_stops_no_other(
+    scheduled: Declare, hands: Hands, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker announces and serves the others; it says which one fails, and announces that one as soon as it can."""
+    worker, bad = uuid7(), Broken(timedelta(minutes=1))
+    for name, rule in (("tests.a_bad", bad), ("tests.b_good", MINUTELY)):
+        declared.schedule(job(type=name)(nothing), rule)
+
+    assert SCHEDULES.turn(worker, "default") == 5.0
+    assert [row.name for row in Schedule.objects.all()] == ["tests.b_good"]
+    assert "The schedule tests.a_bad could not be announced" in caplog.text
+    hands.move(minutes=1)
+    SCHEDULES.turn(worker, "default")
+    assert outcomes("tests.b_good") == ["enqueued"]
+    declared.forget_schedule("tests.a_bad")
+    declared.schedule(registry.get("tests.a_bad"), MINUTELY)
+    SCHEDULES.turn(worker, "default")
+    assert Schedule.objects.count() == 2
+
+
+def test_verb_says_what_could_not_be_announced(scheduled: Declare) -> None:
+    """Before a deploy: by its text, and by its exit code for programs."""
+    declared.schedule(job(type="tests.a_bad")(nothing), Broken(timedelta(minutes=1)))
+    scheduled(MINUTELY)
+
+    text, code = jobs("schedules", "--announce")
+    assert ("tests.scheduled" in text, "Could not be announced, the log says why: tests.a_bad." in text) == (True, True)
+    assert (code, jobs("schedules", "--announce", "--json")[1]) == (1, 1)
+
+
 def test_second_schedule_of_a_name_is_refused(scheduled: Declare) -> None:
-    """Two rules for one job type without names: none of them replaces the other in silence; a reload is no second."""
+    """Two rules for one job type without names: none replaces the other in silence; the same words twice are one."""
     handler = job(type="tests.twice")(nothing)
     declared.schedule(handler, "0 6 * * *")
     declared.schedule(handler, "0 6 * * *")

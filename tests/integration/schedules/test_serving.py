@@ -79,6 +79,22 @@ def test_ticks_that_no_worker_saw(scheduled: Declare, hands: Hands, missed: str,
     assert [tick for tick, _ in ticks()] == [*expected, "12:06:00"]
 
 
+def test_skipped_tick_is_in_the_log(scheduled: Declare, hands: Hands, caplog: pytest.LogCaptureFixture) -> None:
+    """It leaves no row and no job: whoever misses it finds when it was, and how late the first look at it came."""
+    scheduled(MINUTELY, missed="skip")
+    hands.move(seconds=30)
+    turn()
+    assert "skipped" not in caplog.text
+    scheduled(Every(timedelta(hours=1)), missed="skip", type="tests.hourly", grace=timedelta(seconds=10))
+    hands.now = datetime(2026, 3, 1, 13, 0, 11, tzinfo=UTC)
+    turn()
+    turn()
+    told = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
+    assert told == [
+        "Tick 2026-03-01 13:00:00+00:00 of the schedule tests.hourly was skipped: 0:00:11 late, with a grace of 0:00:10"
+    ]
+
+
 def test_job_gets_its_tick_or_what_is_made_of_it(scheduled: Declare, hands: Hands) -> None:
     """A parameter named tick gets it; arguments= makes the payload of it."""
     scheduled(MINUTELY, with_tick, type="tests.takes_tick")

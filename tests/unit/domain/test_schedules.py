@@ -43,6 +43,17 @@ def test_cron_ticks_by_the_clocks_of_its_zone(expression: str, moment: str, expe
     assert first(Cron(expression, timezone="Europe/Berlin"), moment) == expected
 
 
+def test_tick_of_each_hour_where_clocks_change_by_half_an_hour() -> None:
+    """On Lord Howe one tick of a fixed minute is left out at each change; steps of half an hour leave out none."""
+    hourly, steps = (Cron(text, timezone="Australia/Lord_Howe") for text in ("30 * * * *", "*/30 * * * *"))
+
+    assert first(hourly, "2026-10-03T14:00") == ["10-03T15:00:00", "10-03T16:30:00", "10-03T17:30:00"]
+    assert first(hourly, "2026-04-04T13:30") == ["04-04T14:30:00", "04-04T16:00:00", "04-04T17:00:00"]
+    for moment in ("2026-10-03T14:30", "2026-04-04T14:00"):
+        half_hours = [at(moment) + timedelta(minutes=30) * count for count in range(1, 5)]
+        assert list(islice(steps.after(at(moment)), 4)) == half_hours
+
+
 @pytest.mark.parametrize(
     "rule",
     [
@@ -82,6 +93,10 @@ def test_spans_are_counted_from_the_same_moment_by_everybody() -> None:
         (lambda: Cron("0 0 31 2 *"), "no cron expression"),
         (lambda: Cron(5), "no cron expression"),
         (lambda: Cron("@daily"), "no cron expression"),
+        (lambda: Cron("0 30 * * * *"), "no cron expression of five fields"),
+        (lambda: Cron("9" * 5000 + " * * * *"), "at most 300"),
+        (lambda: Cron("9" * 250 + " * * * *"), "Bad minute"),
+        (lambda: Cron(",".join(["0"] * 150) + " * * * *"), "at most 300"),
         (lambda: Cron("0 6 * * *", timezone="Mars"), "There is no time zone 'Mars'"),
         (lambda: Cron("0 6 * * *", timezone=""), "There is no time zone"),
         (lambda: Cron("0 6 * * *", timezone="../etc/passwd"), "There is no time zone"),
@@ -121,6 +136,13 @@ def test_what_was_missed_is_skipped_coalesced_or_caught_up(
     assert [f"{tick:%H:%M}" for tick in found.run] == run
     assert found.settled == at(settled)
     assert found.next_tick == at(settled) + timedelta(hours=1)
+
+
+def test_two_spans_never_have_one_text() -> None:
+    """A release is told from another by the text of its rule, also where a span has many seconds."""
+    spans = (1_234_567, 1_234_568, 14 * 86_400)
+    assert [Every(timedelta(seconds=span)).text for span in spans] == [f"every {span} s" for span in spans]
+    assert Every(timedelta(days=100), offset=timedelta(seconds=1_234_567)).text == "every 8640000 s + 1234567 s"
 
 
 def test_many_ticks_are_caught_up_in_parts() -> None:
