@@ -74,9 +74,10 @@ HARMLESS = frozenset(
         "django_jobs.worker.soft_watch.soft_watch",  # a handler that has ended is not looked at
         "django_jobs.worker.session._verdicts",  # what is remembered follows from the text alone
         "django_jobs.worker.session._classes",
-        "django_jobs.worker.loops.owned",  # a context variable
+        "django_jobs.worker.owned.owned",  # a context variable
         "django_jobs.worker.loops._open_loops",  # weak, as the next one
-        "django_jobs.worker.loops._owners",
+        "django_jobs.worker.owned._owners",
+        "django_jobs.worker.owned._contexts",  # of generators of attempts that run
     }
 )
 

@@ -48,7 +48,7 @@ class RunningAttempt:
         self.connection: BaseDatabaseWrapper | None = None  # of the thread that runs the handler
         self.soft: SoftTimeout | None = None  # of a type that asks for it, while its handler runs
         self.shared_loop: Callable[[], EventLoop] | None = None  # the one of this process, if coroutines share one
-        self.is_on_shared_loop = False
+        self.is_on_shared_loop = False  # its handler is, or was, a coroutine there
         self.taken_back_at = float("inf")  # on the clock of this process
         self._revoked = ""
         self._refusal_noted = False

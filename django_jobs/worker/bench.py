@@ -38,21 +38,26 @@ class Bench(Executor):
             self._calls.put((future, lambda: fn(*args, **kwargs)))
         return future
 
-    def serve(self, look: Callable[[], object] = lambda: None, *, until: float | None = None) -> bool:
+    def serve(self, look: Callable[[bool], object] = lambda _: None, *, until: float | None = None) -> bool:
         """Make the calls until :meth:`end` is called.
 
         Args:
-            look: Called when no call came for a while.
+            look: Called every now and then, and told whether no call came since.
             until: When to give up, of the monotonic clock.
 
         Returns:
             Whether it was ended, also by a call that made a copy of this process and came back there.
         """
+        looked_at = time.monotonic()
         while until is None or time.monotonic() < until:
+            if time.monotonic() - looked_at >= self.LOOK_EVERY:  # calls that come one after the other stop no look
+                looked_at = time.monotonic()
+                look(False)
             try:
                 call = self._calls.get(timeout=self.LOOK_EVERY)
             except queue.Empty:
-                look()
+                looked_at = time.monotonic()
+                look(True)
                 continue
             if call is None:
                 return True

@@ -43,11 +43,12 @@ class Blocked:
         if not self._lock.acquire(blocking=False):
             return  # somebody looks
         try:
-            if self._asked_at is None:
+            asked_at = self._asked_at  # the loop's thread takes it away when it answers
+            if asked_at is None:
                 self._asked_at = time.monotonic()  # before the loop can answer
                 if not self._loop.call_soon(self._answered):
                     self._asked_at = None
-            elif time.monotonic() - self._asked_at >= BLOCKED_AFTER and not self._is_told:
+            elif time.monotonic() - asked_at >= BLOCKED_AFTER and not self._is_told:
                 self._look_at()
         finally:
             self._lock.release()

@@ -130,7 +130,7 @@ def is_changed(connection: BaseDatabaseWrapper) -> bool:
     watch = watched(connection)
     if watch is None or watch.current is None:
         return True
-    return watch.current.look() or watch.current.must_go()
+    return watch.current.must_go() or watch.current.look()
 
 
 def begin_transaction(connection: BaseDatabaseWrapper, block: object) -> None:

@@ -15,103 +15,47 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from asgiref.sync import AsyncToSync
 from django.db import connections
 
-from django_jobs.worker.bench import Bench
 from django_jobs.worker.blocked import Blocked
-
-if TYPE_CHECKING:
-    from django_jobs.worker.attempt import RunningAttempt
+from django_jobs.worker.owned import (
+    Benches,
+    Owned,
+    Threads,
+    context_of,
+    end_copy_of_nobody,
+    own,
+    owned,
+    owner_of,
+)
 
 logger = logging.getLogger("django_jobs.worker")
 
 THREADS = 32  # of asyncio.to_thread, for all coroutines of one loop
 
 
-def _end_copy() -> NoReturn:
-    os._exit(os.EX_SOFTWARE)
+class _Loop(asyncio.SelectorEventLoop):
+    """Knows whose its tasks and threads are, whatever a handler or a library sets up on it for everybody."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        super().set_default_executor(Threads(THREADS, thread_name_prefix="django_jobs-to_thread"))
 
-class Owned:
-    """What the coroutine of one attempt has started on its loop.
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        by = asyncio.current_task(self)
+        task = super().create_task(coro, **options)
+        own(task, options.get("context"), by=by)
+        return task
 
-    Args:
-        attempt: The attempt; None where there is none, as in a test.
-        end_copy: Ends a process that the coroutine has made by a fork.
-    """
-
-    def __init__(self, attempt: RunningAttempt | None = None, end_copy: Callable[[], NoReturn] = _end_copy) -> None:
-        self.attempt = attempt
-        self.end_copy = end_copy
-        self.bench = Bench()
-        self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self.generators: weakref.WeakSet[AsyncGenerator[Any, Any]] = weakref.WeakSet()
-        self.threads: set[Future[Any]] = set()
-
-    async def end(self) -> None:
-        """End what is left: tasks are cancelled, generators closed, threads waited for."""
-        this = asyncio.current_task()
-        while left := [task for task in self.tasks if task is not this and not task.done()]:
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-            _tell_of_errors(left)
-        for generator in list(self.generators):
-            await _closed(generator)
-        if threads := [asyncio.wrap_future(future) for future in list(self.threads) if not future.done()]:
-            await asyncio.wait(threads)
-
-
-def _tell_of_errors(tasks: list[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            text = "A task that a coroutine handler had left running failed when it was cancelled"
-            asyncio.get_running_loop().call_exception_handler({"message": text, "exception": error, "task": task})
-
-
-async def _closed(generator: AsyncGenerator[Any, Any]) -> None:
-    try:
-        await generator.aclose()
-    except Exception as error:  # noqa: BLE001  what is left of a handler that has ended
-        text = "An asynchronous generator that a coroutine handler had left open failed when it was closed"
-        asyncio.get_running_loop().call_exception_handler({"message": text, "exception": error, "asyncgen": generator})
-
-
-owned: contextvars.ContextVar[Owned] = contextvars.ContextVar("django_jobs_owned")
-
-
-class _Benches(Executor):
-    """Where what ``sync_to_async`` calls on a loop goes: to the thread of the attempt that calls it."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        owner = owned.get(None)
-        if owner is None:
-            msg = "This code belongs to no attempt, so there is no thread in which it could ask the database."
-            raise RuntimeError(msg)
-        return owner.bench.submit(fn, *args, **kwargs)
-
-
-class _Threads(ThreadPoolExecutor):
-    """Threads for ``asyncio.to_thread``, in which no call leaves a connection to the next."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = super().submit(_cleanly, fn, *args, **kwargs)
-        owner = owned.get(None)
-        if owner is not None:
-            owner.threads.add(future)
-            future.add_done_callback(owner.threads.discard)
-        return future
-
-
-def _cleanly(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    try:
-        return fn(*args, **kwargs)
-    finally:
-        connections.close_all()
+    def set_default_executor(self, executor: object) -> None:
+        logger.warning(
+            "A coroutine has set %r as the executor of its loop; all coroutines of this process keep the one that they "
+            "had. Pass an executor of your own to run_in_executor().",
+            executor,
+        )
 
 
 class _Nothing(deque[Any]):
@@ -125,16 +69,14 @@ class EventLoop:
     """The loop and its thread, from its making until :meth:`close`."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.SelectorEventLoop()  # whatever the policy says: of this one a copy can be made to rest
-        self._loop.set_task_factory(_owned_task)
-        self._loop.set_default_executor(_Threads(THREADS, thread_name_prefix="django_jobs-to_thread"))
+        self._loop = _Loop()  # whatever the policy says: of this one a copy can be made to rest
         self._is_over = False
         self._copied_by: Owned | None = None
         self._pid = os.getpid()
         self.blocked = Blocked(self)
         # A daemon: a coroutine that never ends must not keep the process from ending.
         self.thread = threading.Thread(target=self._work, name="django_jobs-loop", daemon=True)
-        AsyncToSync.loop_thread_executors[self._loop] = _Benches()  # type: ignore[assignment]
+        AsyncToSync.loop_thread_executors[self._loop] = Benches()  # type: ignore[assignment]
         _open_loops.add(self)
 
     def start(self) -> None:
@@ -164,14 +106,13 @@ class EventLoop:
     @property
     def owner_at_work(self) -> Owned | None:
         """Whose task runs now; None between two, and for any thread to ask."""
-        task = asyncio.current_task(self._loop)
-        return None if task is None else _owners.get(task)
+        return owner_of(asyncio.current_task(self._loop))
 
-    def close(self) -> None:
-        """End the loop and wait for its thread."""
-        self._is_over = True
-        if self.call_soon(self._loop.stop):
-            self.thread.join()
+    def close(self, *, seconds: float | None = None) -> None:
+        """End the loop, and wait for its thread, for so many seconds at most: what is left there may never end."""
+        was_over, self._is_over = self._is_over, True
+        if was_over or self.call_soon(self._loop.stop):
+            self.thread.join(seconds)
 
     def _work(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -185,11 +126,13 @@ class EventLoop:
         self._loop.call_soon(_own_generators)
         try:
             self._loop.run_forever()
-        except BaseException as error:  # noqa: BLE001  of a task; whoever awaits it is told
+        except (SystemExit, KeyboardInterrupt) as error:  # of a task; whoever awaits it is told
             logger.debug("A task of the event loop was ended by %s", type(error).__name__)
+        except BaseException:
+            logger.exception("The event loop stopped; it goes on")
         finally:
             if self._pid != os.getpid():  # the coroutines of others must not run here too
-                (self._copied_by.end_copy if self._copied_by else _end_copy)()
+                (self._copied_by.end_copy if self._copied_by else end_copy_of_nobody)()
 
     def forget_others(self) -> None:
         """Let nothing more run on the loop: this process is a copy, which a coroutine has just made by a fork."""
@@ -213,18 +156,6 @@ class EventLoop:
 
 
 _open_loops: weakref.WeakSet[EventLoop] = weakref.WeakSet()
-_owners: weakref.WeakKeyDictionary[asyncio.Task[Any], Owned] = weakref.WeakKeyDictionary()
-
-
-def _owned_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-    """Make a task that whoever made it is known to own."""
-    task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **options)
-    context: contextvars.Context | None = options.get("context")
-    owner = owned.get(None) if context is None else context.get(owned)
-    if owner is not None:
-        owner.tasks.add(task)
-        _owners[task] = owner
-    return task
 
 
 def _own_generators() -> None:
@@ -234,11 +165,15 @@ def _own_generators() -> None:
     def begun(generator: AsyncGenerator[Any, Any]) -> None:
         owner = owned.get(None)
         if owner is not None:
-            owner.generators.add(generator)
+            owner.add_generator(generator)
         if hooks.firstiter is not None:
             hooks.firstiter(generator)
 
-    sys.set_asyncgen_hooks(firstiter=begun, finalizer=hooks.finalizer)
+    def collected(generator: AsyncGenerator[Any, Any]) -> None:
+        if hooks.finalizer is not None:  # which closes it in a task of its own
+            context_of(generator).run(hooks.finalizer, generator)
+
+    sys.set_asyncgen_hooks(firstiter=begun, finalizer=collected)
 
 
 def _forget_others() -> None:

@@ -21,6 +21,8 @@ logger = logging.getLogger("django_jobs.worker")
 
 Run = Callable[[RunningAttempt], None]
 
+KEEP = 0.25  # seconds for which a place for coroutines that runs nothing keeps its connections
+
 
 class Pool:
     """A fixed number of threads; the loop never hands over more attempts than threads are free.
@@ -53,7 +55,10 @@ class Pool:
         self._tasks[place] = tasks
         thread = threading.Thread(target=self._work, args=(place, tasks), name=f"django_jobs-{place}", daemon=True)
         self._threads[place] = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # tried again at the next look
+            logger.error("Thread %s could not be started: %s", thread.name, error)
 
     @property
     def threads(self) -> list[threading.Thread]:
@@ -78,8 +83,9 @@ class Pool:
     def _shared_loop(self) -> EventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = EventLoop()
-                self._loop.start()
+                loop = EventLoop()
+                loop.start()
+                self._loop = loop
             return self._loop
 
     @property
@@ -116,14 +122,14 @@ class Pool:
             tasks.put(None)
         deadline = clock.boot_seconds() + seconds
         while clock.boot_seconds() < deadline and sum(map(threading.Thread.is_alive, self.threads)) > len(self.running):
-            for thread in self.threads:
+            for thread in filter(threading.Thread.is_alive, self.threads):
                 thread.join(timeout=0.02)
         if self._loop is not None and not self.running:
-            self._loop.close()
+            self._loop.close(seconds=max(1.0, deadline - clock.boot_seconds()))
 
     def _work(self, place: int, tasks: queue.SimpleQueue[RunningAttempt | None]) -> None:
         try:
-            while (attempt := tasks.get()) is not None:
+            while (attempt := self._next(place, tasks)) is not None:
                 try:
                     (self._abandoned if attempt.was_begun else self._execute)(attempt)
                 except BaseException:  # a thread that ends leaves a slot that runs nothing until somebody looks
@@ -133,3 +139,12 @@ class Pool:
                 self._finished()
         finally:
             connections.close_all()
+
+    def _next(self, place: int, tasks: queue.SimpleQueue[RunningAttempt | None]) -> RunningAttempt | None:
+        """Wait for work. A place beside the threads, of which there may be many, keeps no connection meanwhile."""
+        if place in self._places_beside:
+            try:
+                return tasks.get(timeout=KEEP)
+            except queue.Empty:
+                connections.close_all()
+        return tasks.get()

@@ -152,7 +152,7 @@ class Session:
 
     def must_go(self) -> bool:
         """Say whether the driver's connection itself was changed or is busy, so that no statement brings it back."""
-        if self._vendor == "postgresql" and self.raw.pgconn.transaction_status == _ACTIVE:
+        if self._vendor == "postgresql" and (self.raw.closed or self.raw.pgconn.transaction_status == _ACTIVE):
             return True
         return self._driver_state() != self._driver
 
