@@ -27,6 +27,10 @@ def add_crashtest(parser: CommandParser) -> None:
     )
     parser.add_argument("--reset", default="", metavar="CALLABLE", help="Dotted name: empties what no rollback does.")
     parser.add_argument("--may-review", action="store_true", help="A job may be left to a person.")
+    parser.add_argument("--may-fail", action="store_true", help="A job may end without success.")
+    parser.add_argument(
+        "--may-vary", default="", metavar="COLUMNS", help="Columns, as table.column, that may differ, by commas."
+    )
 
 
 def run_crashtest(options: Options, write: Write) -> int:

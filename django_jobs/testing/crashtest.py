@@ -40,8 +40,8 @@ def run(options: Options, write: Callable[[str], object]) -> int:
         handler = registry.get(options["job_type"])
         payload = handler.definition.restore(_object(options["payload"]))
         given = {name: _callable(options[name]) for name in ("effects", "setup", "reset")}
-        with _scratch(options["database"]), JobsKit(using=options["database"]) as jobs:
-            report = CrashMatrix(jobs).run(
+        with _scratch(options["database"]) as databases, JobsKit(using=options["database"]) as jobs:
+            report = CrashMatrix(jobs, databases=databases).run(
                 handler=handler,
                 payload=payload,
                 key=options["key"],
@@ -49,6 +49,8 @@ def run(options: Options, write: Callable[[str], object]) -> int:
                 kinds=options["kinds"].split(","),
                 points=options["points"] if options["points"] == "reached" else options["points"].split(","),
                 may_review=options["may_review"],
+                may_fail=options["may_fail"],
+                may_vary=options["may_vary"].split(","),
                 **given,
             )
     except (JobsError, ValueError, TypeError, ImportError) as error:
@@ -76,12 +78,16 @@ def _callable(name: str) -> Callable[[], Any] | None:
 
 
 @contextmanager
-def _scratch(using: str) -> Iterator[None]:
-    """Make databases of this run's own beside the project's, and remove them; inside a test, take the test's."""
+def _scratch(using: str) -> Iterator[tuple[str, ...] | None]:
+    """Make a database of this run's own beside the project's, and remove it; inside a test, take the test's.
+
+    Yields:
+        The aliases to look at: no real database is opened to count rows in it. None inside a test.
+    """
     from django.core import mail
 
     if hasattr(mail, "outbox"):
-        yield
+        yield None
         return
     with ExitStack() as stack:
         setup_test_environment()
@@ -93,4 +99,4 @@ def _scratch(using: str) -> Iterator[None]:
             connection.settings_dict["TEST"] = {**connection.settings_dict["TEST"], **scratch}
         made = setup_databases(verbosity=0, interactive=False, aliases={using: False})
         stack.callback(teardown_databases, made, 0)
-        yield
+        yield (using,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -17,15 +17,17 @@ from django_jobs.testing.lending import is_closed
 
 
 @contextmanager
-def fresh(kit: JobsKit, downstream: FakeDownstream | None, reset: Callable[[], object] | None) -> Iterator[None]:
+def fresh(
+    kit: JobsKit, downstream: FakeDownstream | None, reset: Callable[[], object] | None, databases: Collection[str]
+) -> Iterator[None]:
     """Begin with the rows of the test, and leave nothing: neither rows nor mails nor what a fake took.
 
-    Each database of the test is inside a transaction that is rolled back, in whichever kind of test this is. What the
-    caller keeps elsewhere is for ``reset`` to empty.
+    Each of ``databases``, and each other one that is open, is inside a transaction that is rolled back, in whichever
+    kind of test this is. What the caller keeps elsewhere is for ``reset`` to empty.
     """
     with ExitStack() as stack:
         for connection in connections.all():
-            if not is_closed(connection) and (connection.alias == kit.using or connection.connection is not None):
+            if not is_closed(connection) and (connection.alias in databases or connection.connection is not None):
                 stack.enter_context(_rolled_back(connection.alias))
         stack.callback(_put_back, mail.__dict__["outbox"], list(mail.__dict__["outbox"]))
         for receiver in kit.receivers.values():

@@ -217,7 +217,8 @@ def _made_from(lender: BaseDatabaseWrapper) -> Any:
 def lent(using: str) -> Iterator[None]:
     """Lend every connection of this thread that is in use to what runs in the block; ``using`` is opened if need be.
 
-    One that the test class does not name in ``databases`` stays what it is there: closed, for a handler too.
+    One that the test class does not name in ``databases`` stays what it is there: closed, for a handler too. Another
+    object stands in for it, because a worker closes what it need not keep, in whichever thread it runs.
 
     Raises:
         AssertionError: ``using`` is such a one; Django's message says what to do.
@@ -239,13 +240,29 @@ def lent(using: str) -> Iterator[None]:
             made = _made_from(lender)
             stack.callback(_give_back, lender, made)
             connections[lender.alias] = made
+        for found in connections.all(initialized_only=True):
+            if is_closed(found):
+                stack.callback(connections.__setitem__, found.alias, found)
+                connections[found.alias] = _stand_in(found)
         yield
 
 
 def is_closed(connection: BaseDatabaseWrapper) -> bool:
     """Say whether Django put an error in the place of this connection's methods, for the tests of a class."""
-    put = vars(connection).get("cursor")
+    return _is_refusal(vars(connection).get("cursor"))
+
+
+def _is_refusal(put: object) -> bool:
     return hasattr(put, "wrapped") and hasattr(put, "message")
+
+
+def _stand_in(closed: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+    """Make a connection that is as closed as this one, and has nothing of the driver's that could be touched."""
+    made = type(closed)(closed.settings_dict, closed.alias)
+    for name, put in vars(closed).items():
+        if _is_refusal(put):
+            setattr(made, name, put)
+    return made
 
 
 def _check(lender: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,11 +20,13 @@ from django_jobs.testing.faults import JobsFaults
 from django_jobs.testing.fresh import fresh
 from django_jobs.testing.kit import JobsKit
 from django_jobs.testing.matrix_report import CrashReport, Failure
-from django_jobs.testing.repairs import check_dry, compare
+from django_jobs.testing.repairs import can_compare, check_dry, compare
 from django_jobs.testing.seen import Eye, Seen
+from django_jobs.testing.tables import databases_of
 from django_jobs.testing.writes import RepeatableWriteWarning
 
 EACH = 3  # times of one point that are hit: the fourth effect of a loop is as good as the third
+LOST = Cell(point="claim.after_commit", nth=1, kind="kill")  # before anything of the job has run
 Handler = str | DurableJob[..., Any]
 Points = Literal["reached"] | Sequence[str]
 
@@ -35,11 +37,19 @@ class CrashMatrix:
     Args:
         jobs: The kit of the test.
         downstream: The fake provider that the job talks to, if there is one: its ledger is then looked at too.
+        databases: The aliases that are looked at and rolled back; default: all that the test may use.
     """
 
-    def __init__(self, jobs: JobsKit, downstream: FakeDownstream | None = None) -> None:
+    def __init__(
+        self,
+        jobs: JobsKit,
+        downstream: FakeDownstream | None = None,
+        *,
+        databases: Collection[str] | None = None,
+    ) -> None:
         self._jobs = jobs
         self._downstream = downstream
+        self._databases = databases
 
     def check(
         self,
@@ -56,6 +66,8 @@ class CrashMatrix:
         reset: Callable[[], object] | None = None,
         start: Callable[[], object] | None = None,
         may_review: bool = False,
+        may_fail: bool = False,
+        may_vary: Collection[str] = (),
     ) -> CrashReport:
         """Run the job once without a fault and then with each, and fail with what is wrong and how to repair it.
 
@@ -73,14 +85,18 @@ class CrashMatrix:
             points: ``reached`` for all that the job comes to, or names of points, as ``handler.after`` or
                 ``effect.after_call:2`` for the second time.
             rows: Returns what must be the same after every run. Default: the number of rows in each table of the
-                project.
+                project, and the values in each column, but for those that differ between runs without a fault.
             setup: Called before each run.
             reset: Called before each run and at the end, to empty what no transaction takes back.
             start: Called instead of the enqueue, for a job that comes of something else, such as an event.
             may_review: Whether a job may be left to a person, where nobody can find out what became of a request.
+            may_fail: Whether a job may end without success, for a handler that fails on purpose.
+            may_vary: Columns that may differ after a fault, as ``shop_order.tries``; and fields of requests, as
+                ``request charge.tries``.
 
         Raises:
-            AssertionError: A run came to something else; the message names point, kind and repair.
+            AssertionError: Without a fault the job does not succeed, or a run came to something else than that; the
+                message names point, kind and repair.
             KitError: The arguments cannot be meant so.
         """
         report = self.run(
@@ -96,6 +112,8 @@ class CrashMatrix:
             reset=reset,
             start=start,
             may_review=may_review,
+            may_fail=may_fail,
+            may_vary=may_vary,
         )
         report.check()
         return report
@@ -115,68 +133,119 @@ class CrashMatrix:
         reset: Callable[[], object] | None = None,
         start: Callable[[], object] | None = None,
         may_review: bool = False,
+        may_fail: bool = False,
+        may_vary: Collection[str] = (),
     ) -> CrashReport:
         """Do what :meth:`check` does, and return the report whatever it says."""
         plot = Plot(handler=_declared(handler), payload=dict(payload or {}), key=key, start=start)
-        bench = _Bench(self._jobs, self._downstream, plot, effects, rows, setup, reset)
-        dry, reached = bench.dry()
-        failures = [Failure(cell=None, finding=found, seen=dry) for found in check_dry(dry, expect=expect)]
+        databases = tuple(self._databases) if self._databases is not None else databases_of(self._jobs.using)
+        bench = _Bench(self._jobs, self._downstream, databases, plot, effects, rows, setup, reset)
+        dry, reached, noticed = bench.dry()
+        kind = plot.handler.definition.job_type
+        wrong = check_dry(dry, kind=kind, expect=expect, may_fail=may_fail)
+        failures = [Failure(cell=None, finding=found, seen=dry) for found in wrong]
         cells = [] if failures else list(_cells(reached, _kinds(kinds), points))
-        hit = []
-        for cell in cells:
-            seen = bench.hit(cell)
-            if seen is None:
-                continue
-            hit.append(cell)
-            found = compare(seen, dry, expect=expect, may_review=may_review)
+        hits = [(cell, seen) for cell in cells if (seen := bench.hit(cell)) is not None]
+        comparable = [seen for _, seen in hits if can_compare(seen, dry, may_review=may_review)]
+        varying = bench.varying(dry, comparable, known=may_vary)
+        for cell, seen in hits:
+            found = compare(seen, dry, expect=expect, may_review=may_review, may_vary=varying)
             failures += [Failure(cell=cell, finding=finding, seen=seen) for finding in found]
-        return CrashReport(plot=plot, cells=tuple(hit), dry=dry, failures=tuple(failures), expect=expect)
+        if not failures:
+            for warning in noticed:  # it was harmless here; that it is outside of the success stays worth knowing
+                warning.repeat()
+        hit = tuple(cell for cell, _ in hits)
+        return CrashReport(plot=plot, cells=hit, dry=dry, failures=tuple(failures), expect=expect)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noticed:
+    """A warning that a handler's line wrote what a crash repeats."""
+
+    text: str
+    filename: str
+    lineno: int
+
+    @property
+    def line(self) -> str:
+        return f"{self.filename}:{self.lineno}"
+
+    def repeat(self) -> None:
+        warnings.warn_explicit(self.text, RepeatableWriteWarning, self.filename, self.lineno)
 
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
     jobs: JobsKit
     downstream: FakeDownstream | None
+    databases: tuple[str, ...]
     plot: Plot
     effects: Callable[[], int] | None
     rows: Callable[[], Any] | None
     setup: Callable[[], object] | None
     reset: Callable[[], object] | None
 
-    def dry(self) -> tuple[Seen, list[str]]:
-        with self._watched() as (eye, lines), JobsFaults(self.jobs) as faults:
+    def dry(self) -> tuple[Seen, list[str], list[_Noticed]]:
+        with self._watched() as (eye, noticed), JobsFaults(self.jobs) as faults:
             self.plot.begin()
             self.jobs.run_until_idle()
-            return eye.look(tuple(lines)), list(faults.points_reached)
+            return eye.look(_lines(noticed)), list(faults.points_reached), list(dict.fromkeys(noticed))
 
     def hit(self, cell: Cell) -> Seen | None:
         """Return what is left after a fault; None when the fault never came, because nothing went that way."""
-        with self._watched() as (eye, lines):
+        with self._watched() as (eye, noticed):
             came = run_cell(cell, self.plot, self.jobs)
-            return eye.look(tuple(dict.fromkeys(lines))) if came else None
+            return eye.look(_lines(noticed)) if came else None
+
+    def varying(self, dry: Seen, hits: Sequence[Seen], *, known: Collection[str]) -> set[str]:
+        """Return the values that differ by themselves: ids, times, random ones, the number of the attempt.
+
+        No list of kinds of columns could name them. So where something differs after a fault, the job runs again
+        without one, and then with its first attempt lost before anything of it ran. What differs there differs for no
+        fault of the handler's. The clock only goes on, so what a later date made differ after a fault differs here too.
+        """
+        found = set(known)
+        looks: tuple[Callable[[], Seen | None], ...] = (lambda: self.dry()[0], lambda: self.hit(LOST))
+        for look in looks:
+            if all(seen.unlike(dry) <= found for seen in hits):
+                break
+            other = look()
+            if other is not None and (other.jobs, other.rows, other.events) == (dry.jobs, dry.rows, dry.events):
+                found |= other.unlike(dry)
+        return found
 
     @contextmanager
-    def _watched(self) -> Iterator[tuple[Eye, list[str]]]:
-        lines: list[str] = []
-        with fresh(self.jobs, self.downstream, self.reset), _noticed(lines):
+    def _watched(self) -> Iterator[tuple[Eye, list[_Noticed]]]:
+        noticed: list[_Noticed] = []
+        with fresh(self.jobs, self.downstream, self.reset, self.databases), _collected(noticed):
             if self.setup is not None:
                 self.setup()
-            eye = Eye(using=self.jobs.using, effects=self.effects, rows=self.rows, downstream=self.downstream)
-            yield eye, lines
+            eye = Eye(
+                using=self.jobs.using,
+                databases=self.databases,
+                effects=self.effects,
+                rows=self.rows,
+                downstream=self.downstream,
+            )
+            yield eye, noticed
         if self.reset is not None:
             self.reset()
 
 
+def _lines(noticed: Sequence[_Noticed]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(warning.line for warning in noticed))
+
+
 @contextmanager
-def _noticed(lines: list[str]) -> Iterator[None]:
-    """Collect the handler's lines that write what a crash repeats, instead of warning about them."""
+def _collected(noticed: list[_Noticed]) -> Iterator[None]:
+    """Collect the warnings about lines of the handler that write what a crash repeats, instead of showing them."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
         warnings.simplefilter("always", RepeatableWriteWarning)
 
         def show(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **more: Any) -> None:
             if issubclass(category, RepeatableWriteWarning):
-                lines.append(f"{filename}:{lineno}")
+                noticed.append(_Noticed(str(message), filename, lineno))
             else:
                 shown(message, category, filename, lineno, *rest, **more)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from django_jobs.testing.seen import Seen
+from django_jobs.testing.seen import REQUEST, Seen
 
 OUTSIDE = (
     "The request was made outside of the ledger. Make it in an operation (@effect) and call that by "
@@ -21,6 +21,16 @@ TWO_WRITES = (
     "Rows are written in a transaction of their own, so the next attempt writes them again. Write them inside of "
     "context.complete() or context.step(), or declare the handler without takes_context=True: it is one transaction "
     "with its success then."
+)
+OTHER_VALUES = (
+    "A column has other values than without a fault. What a handler writes in a transaction of its own, the next "
+    "attempt writes again: amount - 10 becomes amount - 20. Write it inside of context.complete() or context.step(), "
+    "or declare the handler without takes_context=True: it is one transaction with its success then. If the column may "
+    'differ after a crash, as a count of the attempts does, say so: may_vary=("table.column",).'
+)
+PUBLISHED = (
+    "The event is stored in a transaction of its own, so the next attempt stores another one. Publish it inside of "
+    "context.complete() or context.step(), or in a handler without takes_context=True, and without detached=True."
 )
 CHANGED = (
     "The request is another one when the job runs again. Fix what it contains before the first request: store it in "
@@ -59,7 +69,14 @@ EVERY_TIME = (
     "A second enqueue made a second job do it. Declare a key (key=) that says what the job means to the business, so "
     "that whoever asks twice gets the job that is there."
 )
+FAILS = (
+    "The job fails without any fault, so a fault would prove nothing. Mend it, or make what it needs in the test or in "
+    "setup=. If it shall fail, pass may_fail=True."
+)
 FIRST = "This is no matter of crashes: mend the handler, or what the test expects of it, first."
+
+FEW = 3  # values of a column that a report tells
+LONGEST = 60  # characters of one of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,25 +88,65 @@ class Finding:
     repair: str
 
 
-def compare(seen: Seen, dry: Seen, *, expect: int | None, may_review: bool) -> list[Finding]:
-    """Return what is wrong after a run with a fault; ``dry`` is the run without one."""
+def compare(
+    seen: Seen, dry: Seen, *, expect: int | None, may_review: bool, may_vary: Collection[str] = ()
+) -> list[Finding]:
+    """Return what is wrong after a run with a fault.
+
+    Args:
+        seen: The run.
+        dry: The one without a fault.
+        expect: How many effects there must be; None: as many as in ``dry``.
+        may_review: Whether a job may be left to a person.
+        may_vary: Names of values that are no finding when they differ, as :attr:`Seen.values` has them.
+    """
     broken = list(_invariants(seen))
     if changed := list(_changed(seen, dry)):
         return changed + broken  # what else is wrong comes of that
-    wrong = [*_effects(seen, dry, expect, may_review=may_review), *_rows(seen, dry, may_review=may_review)]
+    wrong = list(_effects(seen, dry, expect, may_review=may_review))
+    if can_compare(seen, dry, may_review=may_review):
+        wrong += [*_rows(seen, dry), *_events(seen, dry)]
+        wrong = wrong or list(_values(seen, dry, may_vary))  # a row too many has values too
     return (wrong or list(_ends(seen, dry))) + broken
 
 
-def check_dry(seen: Seen, *, expect: int | None) -> list[Finding]:
-    """Return what is wrong before there was any fault."""
+def can_compare(seen: Seen, dry: Seen, *, may_review: bool) -> bool:
+    """Say whether two runs must have written the same: a job that ended otherwise, or never was, wrote otherwise."""
+    if may_review and seen.needs_review:
+        return False
+    return seen.jobs == dry.jobs or len(seen.jobs) > len(dry.jobs)
+
+
+def check_dry(seen: Seen, *, kind: str, expect: int | None, may_fail: bool) -> list[Finding]:
+    """Return what is wrong before there was any fault.
+
+    Args:
+        seen: The run.
+        kind: The type of the job that is tested.
+        expect: How many effects there must be; None: any number.
+        may_fail: Whether jobs may end without success.
+    """
     findings = []
     if seen.unfinished:
         findings.append(Finding(found=f"{', '.join(seen.unfinished)} did not end", expected="an end", repair=FIRST))
-    if expect is not None and seen.counted is not None and seen.counted != expect:
+    elif seen.jobs and not may_fail:
+        findings += _failures(seen, kind)
+    if not findings and expect is not None and seen.counted is not None and seen.counted != expect:
         findings.append(Finding(found=f"{seen.counted} effects", expected=f"{expect}", repair=FIRST))
     if not seen.jobs:
         findings.append(Finding(found="no job", expected="a job that runs", repair=FIRST))
     return findings + list(_invariants(seen))
+
+
+def _failures(seen: Seen, kind: str) -> Iterator[Finding]:
+    """A job that never succeeds survives every fault: it comes to nothing with it as without it."""
+    failed = tuple(job for job in seen.jobs if job[1] == "dead_lettered")
+    if not failed and not any(job[:2] == (kind, "succeeded") for job in seen.jobs):
+        failed = seen.jobs
+    if failed:
+        errors = "; ".join(f"{error.rpartition('.')[2]}: {message}" for error, message in dict.fromkeys(seen.errors))
+        found = f"{_jobs(failed)}{f', with {errors}' if errors else ''}"
+        yield Finding(found=found, expected=f"success of {kind} and of what comes of it", repair=FAILS)
 
 
 def _changed(seen: Seen, dry: Seen) -> Iterator[Finding]:
@@ -118,10 +175,10 @@ def _effects(seen: Seen, dry: Seen, expect: int | None, *, may_review: bool) -> 
     if seen.counted is not None and wanted is not None and seen.counted != wanted:
         repair = _why_more(seen, dry) if seen.counted > wanted else MISSING
         yield Finding(found=f"{seen.counted} effects", expected=f"{wanted}", repair=repair)
-    elif seen.requests != dry.requests:
-        found = f"the provider applied {_told(seen.requests)}"
-        repair = CHANGED if sum(seen.requests.values()) == sum(dry.requests.values()) else _why_more(seen, dry)
-        yield Finding(found=found, expected=_told(dry.requests), repair=repair)
+    elif seen.operations != dry.operations:
+        repair = _why_more(seen, dry) if seen.operations - dry.operations else MISSING
+        found = f"the provider applied {_told(seen.operations)}"
+        yield Finding(found=found, expected=_told(dry.operations), repair=repair)
 
 
 def _why_more(seen: Seen, dry: Seen) -> str:
@@ -131,21 +188,48 @@ def _why_more(seen: Seen, dry: Seen) -> str:
         return EVERY_TIME
     if any(not entry.in_effect for entry in seen.applied) or not seen.keys:
         return OUTSIDE
-    bodies = Counter(entry.operation for entry in seen.applied)
-    if seen.requests.keys() != dry.requests.keys() and bodies.total() > 1:
+    if len(seen.requests) > len(dry.requests):
         return CHANGED
     return LATE if seen.refused else TWICE
 
 
-def _rows(seen: Seen, dry: Seen, *, may_review: bool) -> Iterator[Finding]:
-    if seen.rows == dry.rows or (may_review and seen.needs_review):
-        return
-    if seen.jobs != dry.jobs and len(seen.jobs) <= len(dry.jobs):
-        return  # a job that ended otherwise, or never was, wrote otherwise
-    found, expected = _differences(seen.rows, dry.rows)
-    at = f" (written outside of complete() and step(): {'; '.join(seen.lines)})" if seen.lines else ""
-    more = EVERY_TIME if len(seen.jobs) > len(dry.jobs) else TWO_WRITES
-    yield Finding(found=f"rows {found}{at}", expected=expected, repair=more)
+def _rows(seen: Seen, dry: Seen) -> Iterator[Finding]:
+    if seen.rows != dry.rows:
+        found, expected = _differences(seen.rows, dry.rows)
+        more = EVERY_TIME if len(seen.jobs) > len(dry.jobs) else TWO_WRITES
+        yield Finding(found=f"rows {found}{_at(seen)}", expected=expected, repair=more)
+
+
+def _events(seen: Seen, dry: Seen) -> Iterator[Finding]:
+    if seen.events != dry.events:
+        kinds = sorted({*seen.events, *dry.events})
+        found, expected = _differences(*({kind: one.events[kind] for kind in kinds} for one in (seen, dry)))
+        more = PUBLISHED if seen.events - dry.events else NEVER_ASKED
+        if len(seen.jobs) > len(dry.jobs):
+            more = EVERY_TIME
+        yield Finding(found=f"events {found}", expected=f"events {expected}", repair=more)
+
+
+def _values(seen: Seen, dry: Seen, may_vary: Collection[str]) -> Iterator[Finding]:
+    other = sorted(seen.unlike(dry) - set(may_vary))
+    for repair in (OTHER_VALUES, CHANGED):
+        names = [name for name in other if name.startswith(REQUEST) == (repair == CHANGED)]
+        if names:
+            found = "; ".join(f"{name}: {_few(seen, dry, name)}" for name in names)
+            expected = "; ".join(f"{name}: {_few(dry, seen, name)}" for name in names)
+            yield Finding(found=found + (_at(seen) if repair == OTHER_VALUES else ""), expected=expected, repair=repair)
+
+
+def _few(seen: Seen, dry: Seen, name: str) -> str:
+    """Tell the values that one run has and the other has not, at most three."""
+    nothing: Counter[str] = Counter()
+    values = sorted((seen.values.get(name, nothing) - dry.values.get(name, nothing)).elements())
+    texts = [value if len(value) <= LONGEST else f"{value[:LONGEST]}…" for value in values[:FEW]]
+    return ", ".join(texts + ["…"] * (len(values) > FEW)) or "nothing"
+
+
+def _at(seen: Seen) -> str:
+    return f" (written outside of complete() and step(): {'; '.join(seen.lines)})" if seen.lines else ""
 
 
 def _differences(seen: Any, dry: Any) -> tuple[str, str]:
@@ -182,9 +266,5 @@ def _jobs(jobs: tuple[tuple[str, str, str], ...]) -> str:
     return ", ".join(f"{kind} {state}" + (f" ({why})" if why else "") for kind, state, why in jobs) or "no job"
 
 
-def _told(requests: Counter[tuple[str, str]]) -> str:
-    texts = [
-        f"{operation} {body}" + (f" {count} times" if count > 1 else "")
-        for (operation, body), count in requests.items()
-    ]
-    return "; ".join(texts) or "nothing"
+def _told(operations: Counter[str]) -> str:
+    return "; ".join(f"{name} {count} times" if count > 1 else name for name, count in operations.items()) or "nothing"

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
-
-from django.apps import apps
-from django.db import connections
 
 from django_jobs.models import Attempt, Job, Send, SideEffect
 from django_jobs.operate.verify import verify
 from django_jobs.testing.downstream import Applied, Call, FakeDownstream
+from django_jobs.testing.tables import Tables, Values, look_at_events, look_at_tables
 
 FINISHED = ("succeeded", "cancelled", "dead_lettered")
-_OURS = "django_jobs"
+REQUEST = "request "  # begins the name of what the provider was asked for, among the values of a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What is there after a run. ``counted`` is what ``effects()`` grew by; ``keys`` are those of the effects."""
+    """What is there after a run. ``counted`` is what ``effects()`` grew by; ``keys`` are those of the effects.
+
+    ``values`` says of each column, and of each field of the requests that the provider applied, how often it has which
+    value. ``events`` counts what was published, by type.
+    """
 
     counted: int | None
     rows: Any
+    values: Values = field(default_factory=dict)
+    events: Counter[str] = field(default_factory=Counter)
     jobs: tuple[tuple[str, str, str], ...]  # type, state, reason of a dead letter
     keys: tuple[tuple[str, str], ...]  # business key and name of each effect of the job
     errors: tuple[tuple[str, str], ...]  # type and message, of each attempt that failed
@@ -42,9 +46,18 @@ class Seen:
         return tuple(kind for kind, state, _ in self.jobs if state not in FINISHED)
 
     @property
-    def requests(self) -> Counter[tuple[str, str]]:
+    def operations(self) -> Counter[str]:
+        """How often the provider applied each operation."""
+        return Counter(entry.operation for entry in self.applied)
+
+    @property
+    def requests(self) -> set[tuple[str, str]]:
         """What the provider applied: operation and body, whatever the key."""
-        return Counter((entry.operation, _text(entry.body)) for entry in self.applied)
+        return {(entry.operation, _text(entry.body)) for entry in self.applied}
+
+    def unlike(self, dry: Seen) -> set[str]:
+        """The names of the values that are others than in another run."""
+        return {name for name in {*self.values, *dry.values} if self.values.get(name) != dry.values.get(name)}
 
 
 class Eye:
@@ -54,17 +67,19 @@ class Eye:
         self,
         *,
         using: str,
+        databases: Collection[str],
         effects: Callable[[], int] | None,
         rows: Callable[[], Any] | None,
         downstream: FakeDownstream | None,
     ) -> None:
-        self._using = using
+        self._using, self._databases = using, databases
         self._effects, self._rows, self._downstream = effects, rows, downstream
         self._before = effects() if effects else 0
         self._jobs = set(Job.objects.using(using).values_list("pk", flat=True))
         self._applied = len(downstream.ledger) if downstream else 0
         self._calls = len(downstream.calls) if downstream else 0
         self._violated = set(_violated(using))
+        self._events = look_at_events(using, databases)
 
     def look(self, lines: tuple[str, ...] = ()) -> Seen:
         """Return what came to be since the first look."""
@@ -73,9 +88,12 @@ class Eye:
         effects = list(SideEffect.objects.using(self._using).filter(job__in=jobs).order_by("created_at", "pk"))
         downstream = self._downstream
         applied = tuple(downstream.ledger[self._applied :]) if downstream else ()
+        tables = Tables() if self._rows else look_at_tables(self._using, self._databases)
         return Seen(
             counted=self._effects() - self._before if self._effects else (len(applied) if downstream else None),
-            rows=self._rows() if self._rows else count_rows(self._using),
+            rows=self._rows() if self._rows else tables.rows,
+            values={**tables.values, **_fields(applied)},
+            events=look_at_events(self._using, self._databases) - self._events,
             jobs=tuple(sorted((job.job_type, job.state, job.dead_reason) for job in jobs)),
             keys=tuple((effect.business_key, effect.name) for effect in effects),
             errors=tuple((item.error_type, item.message) for item in attempts if item.error_type),
@@ -87,19 +105,6 @@ class Eye:
             lines=lines,
             refused=sum(item.refused_count for item in attempts),
         )
-
-
-def count_rows(using: str) -> dict[str, int]:
-    """Count the rows of each table that a model of the project has in this database; ours are left out."""
-    connection = connections[using]
-    with connection.cursor() as cursor:
-        existing = set(connection.introspection.table_names(cursor))
-    found = {}
-    for model in apps.get_models(include_auto_created=True):
-        name = model._meta.db_table  # noqa: SLF001  Django's public door
-        if model._meta.app_label != _OURS and name in existing:  # noqa: SLF001
-            found[name] = model._base_manager.using(using).count()  # noqa: SLF001
-    return found
 
 
 def table_of(jobs: list[Job], attempts: list[Attempt], effects: list[SideEffect], using: str) -> str:
@@ -129,6 +134,14 @@ def _violated(using: str) -> list[tuple[str, str, str]]:
         for item in verify(using=using).violated
         for identity in item.ids
     ]
+
+
+def _fields(applied: tuple[Applied, ...]) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    for entry in applied:
+        for name, value in entry.body.items():
+            found.setdefault(f"{REQUEST}{entry.operation}.{name}", Counter())[_text(value)] += 1
+    return found
 
 
 def _text(body: Any) -> str:

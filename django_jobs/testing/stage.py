@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from django.db import connections
 
+from django_jobs.testing.lending import is_closed
 from django_jobs.testing.mortal import Run
 
 T = TypeVar("T")
@@ -21,7 +22,13 @@ class Actor(Generic[T]):
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = contextvars.copy_context().run, work
-        self._given = list(connections.all(initialized_only=True))
+        # One that is not open is not shared: what the thread opens, it also has to close, and Django wants that of the
+        # thread that made the object.
+        self._given = [
+            found
+            for found in connections.all(initialized_only=True)
+            if found.connection is not None or is_closed(found)
+        ]
         self._go, self._back = threading.Event(), threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None

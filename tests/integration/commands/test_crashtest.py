@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
+from django.db.models import Value
+from django.db.models.functions import Concat
 
 from django_jobs import JobContext, job
 from django_jobs.define.registry import unregister
+from django_jobs.exceptions import PermanentError
 from django_jobs.management.crashtest import KINDS
 from django_jobs.testing import cells
 
@@ -35,7 +38,7 @@ def make_group() -> None:
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """A correct handler, and one with an effect by hand."""
+    """A correct handler, one with an effect by hand, one that counts its tries in a row, and one that fails."""
 
     @job(type="crashtest.sound")
     def sound(name: str) -> None:
@@ -47,8 +50,20 @@ def handlers() -> Iterator[None]:
         with context.complete():
             pass
 
+    @job(type="crashtest.tried", takes_context=True)
+    def tried(context: JobContext) -> None:
+        Group.objects.update(name=Concat("name", Value("!")))
+        with context.complete():
+            pass
+
+    @job(type="crashtest.fails")
+    def fails() -> None:
+        raise PermanentError("no such order")
+
     sent.clear()
     yield
+    unregister("crashtest.tried")
+    unregister("crashtest.fails")
     unregister("crashtest.sound")
     unregister("crashtest.by_hand")
 
@@ -95,6 +110,25 @@ def test_a_handler_with_a_bug() -> None:
     assert code == 1
     assert text.splitlines()[1].split() == ["finish.before", "FAILED"]
     assert "REPAIR:   The request was made outside of the ledger." in text
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("job_type", "point", "option", "found"),
+    [
+        ("crashtest.fails", "fail.before", ("--may-fail",), "PermanentError: no such order"),
+        ("crashtest.tried", "finish.before", ("--may-vary", "a.b,auth_group.name"), "auth_group.name: 'made!!'"),
+    ],
+)
+def test_what_is_wrong_unless_it_is_allowed(job_type: str, point: str, option: tuple[str, ...], found: str) -> None:
+    """A job that fails without a fault, and a column that differs after one, are findings unless the options say so."""
+    asked = (job_type, "--kinds", "kill", "--points", point, "--setup", f"{__name__}.make_group")
+
+    code, text = crashtest(*asked)
+    assert (code, found in text) == (1, True), text
+
+    code, text = crashtest(*asked, *option)
+    assert code == 0, text
 
 
 @pytest.mark.django_db

@@ -41,6 +41,13 @@ def stray(name):
 @job
 def fail():
     raise ValueError("no such order")
+
+
+@job(takes_context=True)
+def book_early(context, name):
+    Group.objects.using("other").create(name=f"{name} {Group.objects.using('other').count()}")
+    with context.complete():
+        pass
 """
 WITH_PYTEST = """
 from datetime import timedelta
@@ -80,10 +87,11 @@ WITHOUT_PYTEST = """
 import sys
 
 from django.contrib.auth.models import Group
-from django.test import TestCase
+from django.db import connections
+from django.test import TestCase, TransactionTestCase
 
-from django_jobs.testing import JobsKit
-from till.jobs import book, stray
+from django_jobs.testing import CrashMatrix, JobsFaults, JobsKit
+from till.jobs import book, book_early, stray
 
 
 class TillTests(TestCase):
@@ -110,6 +118,35 @@ class OtherTests(TestCase):
         jobs.run_until_idle().assert_succeeded()
         self.assertEqual(Group.objects.using("default").get().name, "bob")
 
+    def test_rows_of_both_databases_are_looked_at(self):
+        self.look_at_both()
+
+    def look_at_both(self):
+        matrix = CrashMatrix(self.enterContext(JobsKit()))
+        with self.assertRaisesRegex(AssertionError, r"auth_group \\(other\\): 2"):
+            matrix.check(handler=book_early, payload={"name": "ada"}, points=("finish.before",), kinds=("kill",))
+        self.assertFalse(Group.objects.using("other").exists())
+
+
+class CommittingTests(TransactionTestCase):
+    # Nothing here has opened the other database before the job does.
+    databases = {"default", "other"}
+    test_rows_of_both_databases_are_looked_at = OtherTests.look_at_both
+
+    def test_a_job_that_stands_still_opens_the_other_database(self):
+        # A database in memory never closes: another object takes the place of the one that has it open.
+        self.addCleanup(connections.__setitem__, "other", connections["other"])
+        del connections["other"]
+        self.assertIsNone(connections["other"].connection)
+        jobs = self.enterContext(JobsKit())
+        with JobsFaults(jobs) as faults:
+            pause = faults.pause_at("finish.before")
+            stray.enqueue(name="eve")
+            jobs.drain()
+            self.assertTrue(pause.is_paused)
+            pause.resume()
+        self.assertEqual(Group.objects.using("other").get().name, "eve")
+
 
 class ClosedTests(TestCase):
     # The first class of all: the other database is open since its tables were made, and closed for these tests.
@@ -120,6 +157,10 @@ class ClosedTests(TestCase):
         (attempt, *_) = jobs.run_until_idle().attempts
         self.assertEqual(attempt.outcome, "failed")
         self.assertIn("not allowed", attempt.error)
+
+    def test_every_fault_with_another_database_that_is_closed(self):
+        matrix = CrashMatrix(self.enterContext(JobsKit()))
+        matrix.check(handler=book, payload={"name": "ada"}, points=("handler.after", "finish.before"))
 
     def test_kit_of_a_closed_database_is_refused(self):
         with JobsKit(using="other") as jobs, self.assertRaisesRegex(AssertionError, "not allowed"):
@@ -170,10 +211,10 @@ def test_r68_the_fixtures_work_in_a_foreign_project(project: Path, chosen: str, 
 
 
 def test_r68_the_kit_needs_no_pytest(project: Path) -> None:
-    """R68: Django's own runner runs jobs of one and of two databases inside a TestCase, and pytest is never imported."""
+    """R68: Django's own runner runs jobs and matrices of one and of two databases, and pytest is never imported."""
     printed = run(project, "-m", "django", "test", "till", "-v", "0")
 
-    assert "Ran 5 tests" in printed
+    assert "Ran 9 tests" in printed
 
 
 def test_r68_the_plugin_is_lazy(project: Path) -> None:

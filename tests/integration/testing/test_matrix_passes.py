@@ -16,6 +16,7 @@ from django_jobs.define.registry import unregister
 from django_jobs.domain.effects import Reconciliation, Verdict
 from django_jobs.effects import adapter
 from django_jobs.testing import CrashMatrix, FakeDownstream, JobsClock, JobsKit
+from testproject.shop.models import JournalEntry, Order
 from tests.integration.testing.conftest import Declare
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -98,6 +99,32 @@ def test_a_provider_without_keys_passes(
     report = CrashMatrix(jobs, no_keys).check(handler=handler, payload={"order_id": 7}, expect=1, may_review=True)
 
     assert "effect.after_call" in report.points
+    assert "FAILED" not in report.table
+
+
+def test_rows_with_times_and_references_pass(
+    jobs: JobsKit, no_keys: FakeDownstream, transfer: Any, declare: Declare
+) -> None:
+    """An order that is marked as paid, its receipt, and a job for each line of it: no value of theirs is called bad."""
+    order = Order.objects.create(number="A1", customer="ada", amount=100, card="x")
+
+    def note(order_id: int, text: str) -> None:
+        JournalEntry.objects.create(order_id=order_id, text=f"{text} {JournalEntry.objects.count()}")
+
+    noted = declare(note)
+
+    def settle(context: JobContext, order_id: int) -> None:
+        paid = context.effect("transfer", transfer, key=f"order:{order_id}", order_id=order_id)
+        with context.complete():
+            Order.objects.get(pk=order_id).mark_paid(paid.provider_ref)
+            for text in ("line", "line"):
+                noted.enqueue(order_id=order_id, text=text)
+
+    handler = declare(settle, takes_context=True, key="order:{order_id}")
+    report = CrashMatrix(jobs, no_keys).check(
+        handler=handler, payload={"order_id": order.pk}, expect=1, may_review=True
+    )
+
     assert "FAILED" not in report.table
 
 
