@@ -92,7 +92,10 @@ class JobDefinition:
         Raises:
             PayloadError: An upcaster is missing or failed, or what it made does not fit the handler.
         """
-        return self.bind((), upcast(self.job_type, self.upcasters, stored, since=since, version=self.options.version))
+        return self.bind((), self._upcast(since, stored))
+
+    def _upcast(self, since: int, stored: Mapping[str, Any]) -> dict[str, Any]:
+        return upcast(self.job_type, self.upcasters, stored, since=since, version=self.options.version)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Fit arguments to the handler's signature, defaults included.
@@ -133,11 +136,14 @@ class JobDefinition:
     def restore(self, stored: Mapping[str, Any], *, since: int | None = None) -> dict[str, Any]:
         """Turn stored JSON values back into what the handler's annotations say; ``since`` is their payload version.
 
+        A parameter that the payload does not name, because it is newer, gets its default as the code has it.
+
         Raises:
             PayloadError: A stored value does not fit; the message names the parameter.
         """
         is_old = since is not None and since != self.options.version
-        arguments = self.upcast(since, stored) if since is not None and is_old else self.bind((), stored)
+        named = self._upcast(since, stored) if since is not None and is_old else stored
+        arguments = self.bind((), named)
         if self.source is not None:
             return {"event": from_payload(arguments["event"])}
         try:
@@ -147,7 +153,7 @@ class JobDefinition:
         restored = {}
         for name, value in arguments.items():
             try:
-                restored[name] = restore(value, hints[name]) if name in hints else value
+                restored[name] = restore(value, hints[name]) if name in hints and name in named else value
             except PayloadError as error:
                 msg = f"The stored argument {name!r} does not fit {self.job_type}: {error}"
                 raise PayloadError(msg) from error

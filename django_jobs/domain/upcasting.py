@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from django_jobs.domain.canonical import DEEPEST, Encoder
 from django_jobs.exceptions import DefinitionError, PayloadError
 
 Upcaster = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -38,8 +40,11 @@ def upcast(
 ) -> dict[str, Any]:
     """Turn stored arguments of version ``since`` into those of ``version``, one version after the other.
 
+    What an upcaster returns is written as a payload would hold it, so that a ``Decimal`` it made is restored like any
+    other, and the next upcaster gets what it would get of a stored job. No limit of payloads holds: nothing is stored.
+
     Raises:
-        PayloadError: An upcaster is missing, failed, or returned no dict of arguments; the message names it.
+        PayloadError: An upcaster is missing, failed, or returned what is no dict of arguments; the message names it.
     """
     found = dict(arguments)
     for old in range(since, version):
@@ -56,5 +61,9 @@ def upcast(
                 f"The upcaster of {job_type} for version {old} returned no dict of arguments but {type(made).__name__}."
             )
             raise PayloadError(msg)
-        found = dict(made)
+        try:
+            found = Encoder(max_nodes=sys.maxsize, max_depth=DEEPEST).plain(made, (), 0)
+        except PayloadError as error:
+            msg = f"The upcaster of {job_type} for version {old} returned what no payload can hold: {error}"
+            raise PayloadError(msg) from error
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -115,3 +116,39 @@ def test_older_versions_are_announced_and_shown(declare: Declare) -> None:
     assert "unknown-payload-version" not in {finding.id for finding in diagnose(using="default").findings}
     assert json.loads(JobPayload.objects.get().arguments) == {"euros": 7, "order_id": 1}
     assert len(claimer().take(1, 0)) == 1
+
+
+def test_key_is_compared_where_an_upcaster_returns_python_values(declare: Declare) -> None:
+    """A decimal that an upcaster made gives the same text as one that a producer passed, and runs as one."""
+    seen: Seen = []
+
+    def charge(order_id: int, amount: Decimal, day: date = date(2026, 3, 1)) -> None:
+        seen.append((order_id, amount, day))
+
+    upcasters = {1: lambda arguments: {"order_id": arguments["order_id"], "amount": Decimal(arguments["euros"])}}
+    job = declare(charge, version=2, upcasters=upcasters)
+    older = store_first(job, '{"euros":7,"order_id":1}', key="order:1")
+
+    same = job.using(key="order:1").enqueue(order_id=1, amount=Decimal(7))
+    assert (same.id, same.outcome, same.version_differs) == (older.pk, "duplicate", False)
+    with pytest.raises(IdempotencyConflictError):
+        job.using(key="order:1").enqueue(order_id=1, amount=Decimal(8))
+    assert run_one().outcome == "succeeded"
+    assert seen == [(1, Decimal(7), date(2026, 3, 1))]
+
+
+def test_job_of_before_a_new_parameter_runs_with_its_default(declare: Declare) -> None:
+    """A deploy that adds a parameter with a typed default does not dead-letter what waits."""
+    seen: Seen = []
+
+    def charge(order_id: int, fee: Decimal = Decimal("0.50")) -> None:
+        seen.append((order_id, fee))
+
+    job = declare(charge)
+    result = job.enqueue(order_id=1)
+    text = '{"order_id":1}'
+    Job.objects.filter(pk=result.id).update(payload_fingerprint=fingerprint(text))
+    JobPayload.objects.filter(pk=result.id).update(arguments=text)
+
+    assert run_one().outcome == "succeeded"
+    assert seen == [(1, Decimal("0.50"))]
