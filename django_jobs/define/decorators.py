@@ -155,8 +155,10 @@ def declare(
         upcasters=upcasters,
         module_run=module_run(func),
     )
+    if source is None:  # an event is checked by its own type
+        definition = replace(definition, options=replace(definition.options, fits=definition.fits))
     if upcasters:
-        definition = replace(definition, options=replace(options, upcast=definition.upcast))
+        definition = replace(definition, options=replace(definition.options, upcast=definition.upcast))
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)
     register(durable)

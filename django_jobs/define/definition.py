@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import json
 import os
 import types
 import typing
@@ -17,6 +18,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 
 from django_jobs.conf import get_settings
 from django_jobs.define.django_task import AsTask
+from django_jobs.domain.annotations import Sure, ambiguous, surely
 from django_jobs.domain.event_payload import from_payload, to_payload
 from django_jobs.domain.events import Event
 from django_jobs.domain.identity import key_fields, restore
@@ -133,6 +135,31 @@ class JobDefinition:
             raise PayloadError(msg) from None
         return frozenset(self.signature.parameters) - frozenset(given)
 
+    def fits(self, arguments: Mapping[str, Any], text: str) -> None:
+        """Refuse arguments that the handler's annotations could not take back from ``text``, which is to be stored.
+
+        Raises:
+            PayloadError: One does not fit; the message names the parameter.
+        """
+        try:
+            known = _sure(self.func)
+        except DefinitionError:
+            return  # no worker starts with such a handler, and the check of the project tells of it
+        doubtful = [
+            name
+            for name, plain, sure in known
+            if type(arguments.get(name)) not in plain and not sure.fits(arguments.get(name))
+        ]
+        if not doubtful:
+            return
+        stored, hints = json.loads(text), type_hints(self.func)
+        for name in doubtful:
+            try:
+                restore(stored[name], hints[name], path=name, strict=True)
+            except PayloadError as error:
+                msg = f"The argument {name!r} does not fit its annotation in {self.job_type}: {error}"
+                raise PayloadError(msg) from error
+
     def restore(self, stored: Mapping[str, Any], *, since: int | None = None) -> dict[str, Any]:
         """Turn stored JSON values back into what the handler's annotations say; ``since`` is their payload version.
 
@@ -199,9 +226,9 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
         DefinitionError: An annotation names something that does not exist.
     """
     inner: Any = inspect.unwrap(func)  # where a decorated handler was written, its annotations mean something
-    bare = types.FunctionType(inner.__code__, inner.__globals__, closure=inner.__closure__)
-    bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
     try:
+        bare = types.FunctionType(inner.__code__, inner.__globals__, closure=inner.__closure__)
+        bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
         return typing.get_type_hints(bare, include_extras=True)
     except Exception as error:
         msg = (
@@ -209,6 +236,33 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
             "what they name, or leave them away."
         )
         raise DefinitionError(msg) from error
+
+
+@functools.cache
+def _sure(func: Callable[..., Any]) -> tuple[tuple[str, frozenset[type], Sure], ...]:
+    """Return what fits for sure, and by its type alone, for the parameters whose annotations refuse anything.
+
+    Raises:
+        DefinitionError: An annotation names something that does not exist.
+    """
+    found = ((name, surely(hint)) for name, hint in type_hints(func).items())
+    return tuple((name, sure.plain, sure) for name, sure in found if sure is not None)
+
+
+def refuse_ambiguous(definition: JobDefinition) -> None:
+    """Refuse annotations under which one stored value would have two answers.
+
+    Raises:
+        DefinitionError: There is one; or an annotation names something that does not exist.
+    """
+    for name, hint in type_hints(definition.func).items():
+        pair = ambiguous(hint) if name in definition.signature.parameters else ""
+        if pair:
+            msg = (
+                f"{definition.job_type}: one stored value of {name!r} can be both {pair}. Give the enums other values, "
+                "or let the annotation name one of the two."
+            )
+            raise DefinitionError(msg)
 
 
 class DurableJob(AsTask, Generic[P, R]):
@@ -274,6 +328,12 @@ def check_definition(definition: JobDefinition) -> None:
     Raises:
         DefinitionError: The message names the job type and the mend.
     """
+    try:
+        type_hints(definition.func)
+    except DefinitionError:
+        pass  # what they name may be written further down; it is looked at again when all is imported
+    else:
+        refuse_ambiguous(definition)
     kinds = {name: parameter.kind for name, parameter in definition.signature.parameters.items()}
     if inspect.Parameter.VAR_KEYWORD in kinds.values():
         return  # any name may be an argument

@@ -15,6 +15,7 @@ from django_jobs.exceptions import DefinitionError
 OnDuplicate = Literal["return", "reject"]
 SerialOnDead = Literal["block", "skip"]
 Upcast = Callable[[int, Mapping[str, Any]], dict[str, Any]]  # a version and its arguments → the present ones, bound
+Fits = Callable[[Mapping[str, Any], str], None]  # bound arguments and their text; raises PayloadError
 LONGEST_WAIT = LONGEST
 SCOPE_LIMIT = 300
 SERIAL_LIMIT = 200
@@ -40,6 +41,7 @@ class EnqueueOptions:
     serial_key: str = ""
     serial_on_dead: SerialOnDead = "block"
     upcast: Upcast | None = None
+    fits: Fits | None = None
     run_after: datetime | timedelta | None = None
     database: str | None = None
     detached: bool = False
