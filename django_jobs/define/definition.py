@@ -93,11 +93,13 @@ class JobDefinition:
 
         Raises:
             PayloadError: An upcaster is missing or failed, or what it made does not fit the handler.
+            Exception: What an upcaster raised, if it is worth another try.
         """
         return self.bind((), self._upcast(since, stored))
 
     def _upcast(self, since: int, stored: Mapping[str, Any]) -> dict[str, Any]:
-        return upcast(self.job_type, self.upcasters, stored, since=since, version=self.options.version)
+        version = self.options.version
+        return upcast(self.job_type, self.upcasters, stored, since=since, version=version, retry=self.retry)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Fit arguments to the handler's signature, defaults included.
