@@ -120,6 +120,9 @@ class JobDefinition:
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(name, {}))
+        if self.takes_context and "context" in arguments:  # of **rest: the handler gets its context under that name
+            msg = f"{self.job_type} takes a context, so no argument of it can be called 'context'."
+            raise PayloadError(msg)
         if self.source is not None and isinstance(arguments["event"], Event):
             arguments["event"] = to_payload(arguments["event"])
         return arguments
@@ -190,7 +193,9 @@ class JobDefinition:
 
     def code_version(self) -> str:
         """Return what is written into attempts: the configured version, else a hash of the handler's source."""
-        return get_settings().code_version or os.environ.get("DJANGO_JOBS_CODE_VERSION", "") or source_hash(self.func)
+        set_outside = os.environ.get("DJANGO_JOBS_CODE_VERSION", "")
+        readable = set_outside.encode("utf-8", "backslashreplace").decode()  # bytes that are no UTF-8 are in no row
+        return get_settings().code_version or readable or source_hash(self.func)
 
 
 class _Default:
@@ -292,10 +297,14 @@ class DurableJob(AsTask, Generic[P, R]):
 
     async def aenqueue(self, /, *args: Any, **kwargs: Any) -> EnqueueResult:
         """Do what :meth:`enqueue` does, from async code."""
-        return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
+        # Bound before: asgiref has parameters of its own, whose names a handler's may be.
+        return await sync_to_async(functools.partial(self.enqueue, *args, **kwargs), thread_sensitive=True)()
 
     def enqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
         """Record one job per dict of keyword arguments, all or none; a conflict is a result, a duplicate always too."""
+        if not isinstance(rows, Iterable):
+            msg = f"enqueue_many() of {self.definition.job_type} takes dicts of arguments, not {type(rows).__name__}."
+            raise PayloadError(msg)
         return enqueue_many(self.options, (self._bind_row(place, row) for place, row in enumerate(rows)))
 
     async def aenqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
