@@ -18,7 +18,7 @@ from django.db import connections, router
 
 from django_jobs.conf import get_settings, problems
 from django_jobs.define import registry
-from django_jobs.define.definition import type_hints
+from django_jobs.define.definition import refuse_ambiguous, type_hints
 from django_jobs.effects.adapter import declared_effects
 from django_jobs.exceptions import DefinitionError
 from django_jobs.faults.arming import refusal
@@ -91,7 +91,7 @@ def check_registry(**_: object) -> list[CheckMessage]:
         if name != definition.job_type:
             continue  # an alias
         try:
-            type_hints(definition.func)
+            refuse_ambiguous(definition)
         except DefinitionError as error:
             found.append(
                 Error(

@@ -17,6 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
+from django_jobs.domain.canonical import DEEPEST
 from django_jobs.domain.durations import LONGEST
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.lanes import check_resource
@@ -109,7 +110,7 @@ class JobsSettings:
     reaper_tick: timedelta = _seconds(5, "How often a worker looks for jobs whose holder is gone.")
     max_call: timedelta = _seconds(10, "The longest one call to a provider may take; shorter than the grace.")
     payload_max_bytes: int = _doc(64 * 1024, "Largest canonical payload in bytes.")
-    payload_max_depth: int = _doc(20, "Deepest nesting of a payload.")
+    payload_max_depth: int = _doc(20, "Deepest nesting of a payload; at most 100.")
     result_max_bytes: int = _doc(64 * 1024, "Largest canonical result in bytes.")
     error_max_bytes: int = _doc(8 * 1024, "Longest stored message or traceback in bytes.")
     transaction_pooler: bool = _doc(
@@ -280,8 +281,16 @@ def _is_count(value: object) -> bool:
 
 
 def _value_problems(key: str, value: Any, default: Any) -> list[str]:
-    fits, wanted = _FITS[type(default)] if key != "COROUTINES" else _FITS_COUNT_OR_NONE
+    fits, wanted = _FITS_OF[key] if key in _FITS_OF else _FITS[type(default)]
     return [] if fits(value) else [f"DJANGO_JOBS[{key!r}] must be {wanted}, not {value!r}."]
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\x00" not in text
 
 
 def _is_list_of_text(value: Any) -> bool:
@@ -300,16 +309,22 @@ _FITS: dict[type, tuple[Callable[[Any], bool], str]] = {
     ),
     bool: (lambda value: isinstance(value, bool), "True or False"),
     int: (_is_count, "a whole number of at least 1"),
-    str: (lambda value: isinstance(value, str), "a string"),
+    str: (lambda value: isinstance(value, str) and _is_storable(value), "a string without NUL and lone surrogates"),
     tuple: (_is_list_of_text, "a list of strings"),
     dict: (_is_dict_of_dicts, "a dict of dicts"),
 }
 
 
-_FITS_COUNT_OR_NONE: tuple[Callable[[Any], bool], str] = (
-    lambda value: _is_count(value) or (value == 0 and isinstance(value, int) and not isinstance(value, bool)),
-    "a whole number of at least 0",
-)
+_FITS_OF: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "COROUTINES": (
+        lambda value: _is_count(value) or (value == 0 and isinstance(value, int) and not isinstance(value, bool)),
+        "a whole number of at least 0",
+    ),
+    "PAYLOAD_MAX_DEPTH": (
+        lambda value: _is_count(value) and value <= DEEPEST,
+        f"a whole number from 1 to {DEEPEST}",
+    ),
+}
 
 
 def _relation_problems(given: Mapping[str, Any]) -> list[str]:

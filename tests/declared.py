@@ -11,7 +11,7 @@ TTL = timedelta(hours=1)
 
 
 @job(type="tests.plain")
-def plain(number: int = 0, **more: Any) -> None:
+def plain(number: Any = 0, **more: Any) -> None:
     """Run without a key."""
 
 

@@ -64,7 +64,7 @@ class DurableTask(Task):  # type: ignore[misc]
             copied = replace(copied, using_options={**(self.using_options or {}), **own})
         return copied  # type: ignore[no-any-return]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the function here and now."""
         return self.func(*args, **kwargs)
 

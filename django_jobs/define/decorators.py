@@ -19,7 +19,7 @@ from django_jobs.define.registry import register
 from django_jobs.define.schedules import Place, declare_schedule
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.lease import LeaseTerms, check_soft
-from django_jobs.domain.options import EnqueueOptions, OnDuplicate, SerialOnDead, check
+from django_jobs.domain.options import VERSION_BOUND, EnqueueOptions, OnDuplicate, SerialOnDead, check
 from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.schedules import Cron, Every
 from django_jobs.domain.upcasting import Upcaster, checked_upcasters
@@ -138,7 +138,9 @@ def declare(
     aliases = tuple(check_name(name, what="alias", limit=200) for name in declared.get("aliases", ()))
     options = _options(job_type, aliases, declared)
     terms = lease_terms(declared.get("budget"), declared.get("cleanup"), declared.get("max_runtime"))
-    upcasters = checked_upcasters(job_type, options.version, declared.get("upcasters") or {})
+    upcasters = checked_upcasters(
+        job_type, options.version, {} if declared.get("upcasters") is None else declared["upcasters"]
+    )
     definition = JobDefinition(
         func=func,
         signature=_signature(func, job_type, takes_context=takes_context),
@@ -155,8 +157,10 @@ def declare(
         upcasters=upcasters,
         module_run=module_run(func),
     )
+    if source is None:  # an event is checked by its own type
+        definition = replace(definition, options=replace(definition.options, fits=definition.fits))
     if upcasters:
-        definition = replace(definition, options=replace(options, upcast=definition.upcast))
+        definition = replace(definition, options=replace(definition.options, upcast=definition.upcast))
     check_definition(definition)
     durable: DurableJob[..., Any] = DurableJob(definition)
     register(durable)
@@ -185,7 +189,8 @@ def _check_kinds(func: object, declared: dict[str, Any]) -> None:
         raise DefinitionError(msg)
     for option, (kinds, wanted) in _KINDS.items():
         value = declared.get(option)
-        if value is not None and not isinstance(value, kinds):
+        left_out = value is None and (option != "aliases" or option not in declared)
+        if not left_out and not isinstance(value, kinds):
             msg = f"{func.__qualname__}: {option} must be {wanted}, not {value!r}."
             raise DefinitionError(msg)
 
@@ -215,11 +220,11 @@ def _permission(job_type: str, value: object) -> str:
 
 def _options(job_type: str, aliases: tuple[str, ...], declared: dict[str, Any]) -> EnqueueOptions:
     version = declared.get("version", 1)
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        msg = f"{job_type}: version must be a whole number of at least 1, not {version!r}."
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < VERSION_BOUND:
+        msg = f"{job_type}: version must be a whole number from 1 to {VERSION_BOUND - 1}, not {version!r}."
         raise DefinitionError(msg)
     on_duplicate = declared.get("on_duplicate", "return")
-    if on_duplicate not in {"return", "reject"}:
+    if on_duplicate not in ("return", "reject"):  # compared, not looked up: it may have no hash
         msg = f'{job_type}: on_duplicate must be "return" or "reject", not {on_duplicate!r}.'
         raise DefinitionError(msg)
     options = EnqueueOptions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import json
 import os
 import types
 import typing
@@ -17,6 +18,7 @@ from asgiref.sync import iscoroutinefunction, sync_to_async
 
 from django_jobs.conf import get_settings
 from django_jobs.define.django_task import AsTask
+from django_jobs.domain.annotations import Sure, ambiguous, surely
 from django_jobs.domain.event_payload import from_payload, to_payload
 from django_jobs.domain.events import Event
 from django_jobs.domain.identity import key_fields, restore
@@ -91,8 +93,13 @@ class JobDefinition:
 
         Raises:
             PayloadError: An upcaster is missing or failed, or what it made does not fit the handler.
+            Exception: What an upcaster raised, if it is worth another try.
         """
-        return self.bind((), upcast(self.job_type, self.upcasters, stored, since=since, version=self.options.version))
+        return self.bind((), self._upcast(since, stored))
+
+    def _upcast(self, since: int, stored: Mapping[str, Any]) -> dict[str, Any]:
+        version = self.options.version
+        return upcast(self.job_type, self.upcasters, stored, since=since, version=version, retry=self.retry)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Fit arguments to the handler's signature, defaults included.
@@ -113,6 +120,9 @@ class JobDefinition:
         for name, parameter in self.signature.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(name, {}))
+        if self.takes_context and "context" in arguments:  # of **rest: the handler gets its context under that name
+            msg = f"{self.job_type} takes a context, so no argument of it can be called 'context'."
+            raise PayloadError(msg)
         if self.source is not None and isinstance(arguments["event"], Event):
             arguments["event"] = to_payload(arguments["event"])
         return arguments
@@ -130,14 +140,42 @@ class JobDefinition:
             raise PayloadError(msg) from None
         return frozenset(self.signature.parameters) - frozenset(given)
 
+    def fits(self, arguments: Mapping[str, Any], text: str) -> None:
+        """Refuse arguments that the handler's annotations could not take back from ``text``, which is to be stored.
+
+        Raises:
+            PayloadError: One does not fit; the message names the parameter.
+        """
+        try:
+            known = _sure(self.func)
+        except DefinitionError:
+            return  # no worker starts with such a handler, and the check of the project tells of it
+        doubtful = [
+            name
+            for name, plain, sure in known
+            if type(arguments.get(name)) not in plain and not sure.fits(arguments.get(name))
+        ]
+        if not doubtful:
+            return
+        stored, hints = json.loads(text), type_hints(self.func)
+        for name in doubtful:
+            try:
+                restore(stored[name], hints[name], path=name, strict=True)
+            except PayloadError as error:
+                msg = f"The argument {name!r} does not fit its annotation in {self.job_type}: {error}"
+                raise PayloadError(msg) from error
+
     def restore(self, stored: Mapping[str, Any], *, since: int | None = None) -> dict[str, Any]:
         """Turn stored JSON values back into what the handler's annotations say; ``since`` is their payload version.
+
+        A parameter that the payload does not name, because it is newer, gets its default as the code has it.
 
         Raises:
             PayloadError: A stored value does not fit; the message names the parameter.
         """
         is_old = since is not None and since != self.options.version
-        arguments = self.upcast(since, stored) if since is not None and is_old else self.bind((), stored)
+        named = self._upcast(since, stored) if since is not None and is_old else stored
+        arguments = self.bind((), named)
         if self.source is not None:
             return {"event": from_payload(arguments["event"])}
         try:
@@ -147,7 +185,7 @@ class JobDefinition:
         restored = {}
         for name, value in arguments.items():
             try:
-                restored[name] = restore(value, hints[name]) if name in hints else value
+                restored[name] = restore(value, hints[name]) if name in hints and name in named else value
             except PayloadError as error:
                 msg = f"The stored argument {name!r} does not fit {self.job_type}: {error}"
                 raise PayloadError(msg) from error
@@ -155,7 +193,9 @@ class JobDefinition:
 
     def code_version(self) -> str:
         """Return what is written into attempts: the configured version, else a hash of the handler's source."""
-        return get_settings().code_version or os.environ.get("DJANGO_JOBS_CODE_VERSION", "") or source_hash(self.func)
+        set_outside = os.environ.get("DJANGO_JOBS_CODE_VERSION", "")
+        readable = set_outside.encode("utf-8", "backslashreplace").decode()  # bytes that are no UTF-8 are in no row
+        return get_settings().code_version or readable or source_hash(self.func)
 
 
 class _Default:
@@ -193,9 +233,9 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
         DefinitionError: An annotation names something that does not exist.
     """
     inner: Any = inspect.unwrap(func)  # where a decorated handler was written, its annotations mean something
-    bare = types.FunctionType(inner.__code__, inner.__globals__, closure=inner.__closure__)
-    bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
     try:
+        bare = types.FunctionType(inner.__code__, inner.__globals__, closure=inner.__closure__)
+        bare.__annotations__ = {name: hint for name, hint in func.__annotations__.items() if name != "return"}
         return typing.get_type_hints(bare, include_extras=True)
     except Exception as error:
         msg = (
@@ -203,6 +243,33 @@ def type_hints(func: Callable[..., Any]) -> dict[str, Any]:
             "what they name, or leave them away."
         )
         raise DefinitionError(msg) from error
+
+
+@functools.cache
+def _sure(func: Callable[..., Any]) -> tuple[tuple[str, frozenset[type], Sure], ...]:
+    """Return what fits for sure, and by its type alone, for the parameters whose annotations refuse anything.
+
+    Raises:
+        DefinitionError: An annotation names something that does not exist.
+    """
+    found = ((name, surely(hint)) for name, hint in type_hints(func).items())
+    return tuple((name, sure.plain, sure) for name, sure in found if sure is not None)
+
+
+def refuse_ambiguous(definition: JobDefinition) -> None:
+    """Refuse annotations under which one stored value would have two answers.
+
+    Raises:
+        DefinitionError: There is one; or an annotation names something that does not exist.
+    """
+    for name, hint in type_hints(definition.func).items():
+        pair = ambiguous(hint) if name in definition.signature.parameters else ""
+        if pair:
+            msg = (
+                f"{definition.job_type}: one stored value of {name!r} can be both {pair}. Give the enums other values, "
+                "or let the annotation name one of the two."
+            )
+            raise DefinitionError(msg)
 
 
 class DurableJob(AsTask, Generic[P, R]):
@@ -230,10 +297,14 @@ class DurableJob(AsTask, Generic[P, R]):
 
     async def aenqueue(self, /, *args: Any, **kwargs: Any) -> EnqueueResult:
         """Do what :meth:`enqueue` does, from async code."""
-        return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
+        # Bound before: asgiref has parameters of its own, whose names a handler's may be.
+        return await sync_to_async(functools.partial(self.enqueue, *args, **kwargs), thread_sensitive=True)()
 
     def enqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
         """Record one job per dict of keyword arguments, all or none; a conflict is a result, a duplicate always too."""
+        if not isinstance(rows, Iterable):
+            msg = f"enqueue_many() of {self.definition.job_type} takes dicts of arguments, not {type(rows).__name__}."
+            raise PayloadError(msg)
         return enqueue_many(self.options, (self._bind_row(place, row) for place, row in enumerate(rows)))
 
     async def aenqueue_many(self, rows: Iterable[Mapping[str, Any]]) -> list[EnqueueResult]:
@@ -268,6 +339,12 @@ def check_definition(definition: JobDefinition) -> None:
     Raises:
         DefinitionError: The message names the job type and the mend.
     """
+    try:
+        type_hints(definition.func)
+    except DefinitionError:
+        pass  # what they name may be written further down; it is looked at again when all is imported
+    else:
+        refuse_ambiguous(definition)
     kinds = {name: parameter.kind for name, parameter in definition.signature.parameters.items()}
     if inspect.Parameter.VAR_KEYWORD in kinds.values():
         return  # any name may be an argument

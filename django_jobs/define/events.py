@@ -9,6 +9,7 @@ from typing import Any
 
 from django_jobs.domain.event_fields import check_kinds
 from django_jobs.domain.identity import check_name
+from django_jobs.domain.options import VERSION_BOUND
 from django_jobs.exceptions import DefinitionError, EventError
 
 _types: dict[tuple[str, int], EventType] = {}
@@ -65,8 +66,8 @@ def check_event_name(name: object, version: object) -> None:
     if ":" in text or " " in text:
         msg = f"The event type {text!r} has a colon or a space; use letters, digits, dots and underscores."
         raise DefinitionError(msg)
-    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < 2**31:
-        msg = f"Event type {text!r}: version must be a whole number of at least 1, not {version!r}."
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version < VERSION_BOUND:
+        msg = f"Event type {text!r}: version must be a whole number from 1 to {VERSION_BOUND - 1}, not {version!r}."
         raise DefinitionError(msg)
 
 

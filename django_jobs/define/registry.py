@@ -10,7 +10,7 @@ from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 from django_jobs.conf import get_settings
-from django_jobs.define.definition import DurableJob, JobDefinition, type_hints
+from django_jobs.define.definition import DurableJob, JobDefinition, refuse_ambiguous
 from django_jobs.define.module_runs import is_second
 from django_jobs.domain.lanes import kind_text
 from django_jobs.exceptions import DefinitionError, UnknownJobTypeError
@@ -100,13 +100,13 @@ def autodiscover() -> None:
     """Import ``jobs``, ``tasks``, ``events`` and ``schedules`` of every app, and what DJANGO_JOBS["IMPORTS"] names.
 
     Raises:
-        DefinitionError: A module cannot be imported, or an annotation of a handler cannot be resolved; the message has
-            the name. A worker without some of its handlers would leave their jobs lying.
+        DefinitionError: A module cannot be imported, or an annotation of a handler cannot be resolved or is ambiguous;
+            the message has the name. A worker without some of its handlers would leave their jobs lying.
     """
     for module in discovered():
         _import(module)
     for _, definition in definitions():
-        type_hints(definition.func)
+        refuse_ambiguous(definition)
 
 
 def discovered() -> Iterator[str]:

@@ -23,6 +23,7 @@ from django_jobs.exceptions import PayloadError
 
 MAX_BYTES = 65536
 MAX_DEPTH = 20
+DEEPEST = 100  # that anybody may allow: each level takes several frames of the interpreter's stack
 LARGEST_INT = 2**53 - 1  # beyond it, JSON numbers of other languages lose digits
 _DECIMAL_DIGITS = 1000
 _WRITTEN_WITH_EXPONENT = 1e21  # a smaller float has a text that reads back as an integer

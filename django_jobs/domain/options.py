@@ -15,8 +15,10 @@ from django_jobs.exceptions import DefinitionError
 OnDuplicate = Literal["return", "reject"]
 SerialOnDead = Literal["block", "skip"]
 Upcast = Callable[[int, Mapping[str, Any]], dict[str, Any]]  # a version and its arguments → the present ones, bound
+Fits = Callable[[Mapping[str, Any], str], None]  # bound arguments and their text; raises PayloadError
 LONGEST_WAIT = LONGEST
 SCOPE_LIMIT = 300
+VERSION_BOUND = 2**31  # of the column that keeps the version of a payload, or of an event
 SERIAL_LIMIT = 200
 
 
@@ -40,6 +42,7 @@ class EnqueueOptions:
     serial_key: str = ""
     serial_on_dead: SerialOnDead = "block"
     upcast: Upcast | None = None
+    fits: Fits | None = None
     run_after: datetime | timedelta | None = None
     database: str | None = None
     detached: bool = False
@@ -91,13 +94,13 @@ def _check_names(options: EnqueueOptions) -> None:
         ("owner", options.owner, 100),
         ("subject", options.subject, 200),
         ("serial_key", options.serial_key, SERIAL_LIMIT),
-        ("database", options.database or "", 255),
+        ("database", "" if options.database is None else options.database, 255),
     ):
         if value != "":
             check_name(value, what=what, limit=limit)
     if options.resource != "":
         check_resource(options.resource)
-    if options.serial_on_dead not in {"block", "skip"}:
+    if options.serial_on_dead not in ("block", "skip"):  # compared, not looked up: it may have no hash
         msg = f'serial_on_dead must be "block" or "skip", not {options.serial_on_dead!r}.'
         raise DefinitionError(msg)
     check_name(options.key_scope, what="key_scope", limit=200)

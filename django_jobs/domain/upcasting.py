@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django_jobs.exceptions import DefinitionError, PayloadError
+from django_jobs.domain.canonical import DEEPEST, Encoder
+from django_jobs.domain.errors import classify
+from django_jobs.domain.retry import RetryPolicy
+from django_jobs.domain.states import ErrorClass
+from django_jobs.exceptions import DefinitionError, JobsError, PayloadError
 
 Upcaster = Callable[[dict[str, Any]], Mapping[str, Any]]
 
@@ -34,12 +39,23 @@ def checked_upcasters(job_type: str, version: int, given: object) -> dict[int, U
 
 
 def upcast(
-    job_type: str, upcasters: Mapping[int, Upcaster], arguments: Mapping[str, Any], *, since: int, version: int
+    job_type: str,
+    upcasters: Mapping[int, Upcaster],
+    arguments: Mapping[str, Any],
+    *,
+    since: int,
+    version: int,
+    retry: RetryPolicy | None = None,
 ) -> dict[str, Any]:
     """Turn stored arguments of version ``since`` into those of ``version``, one version after the other.
 
+    What an upcaster returns is written as a payload would hold it, so that a ``Decimal`` it made is restored like any
+    other, and the next upcaster gets what it would get of a stored job. No limit of payloads holds: nothing is stored.
+    An error that is worth another try by ``retry`` (default: the package's own table) is raised as it is, and so are
+    the package's own errors: an outage says nothing about the arguments.
+
     Raises:
-        PayloadError: An upcaster is missing, failed, or returned no dict of arguments; the message names it.
+        PayloadError: An upcaster is missing, failed, or returned what is no dict of arguments; the message names it.
     """
     found = dict(arguments)
     for old in range(since, version):
@@ -49,6 +65,8 @@ def upcast(
         try:
             made = upcasters[old](found)
         except Exception as error:
+            if _passes(error, retry or RetryPolicy()):
+                raise
             msg = f"The upcaster of {job_type} for version {old} failed: {type(error).__name__}: {error}"
             raise PayloadError(msg) from error
         if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
@@ -56,5 +74,14 @@ def upcast(
                 f"The upcaster of {job_type} for version {old} returned no dict of arguments but {type(made).__name__}."
             )
             raise PayloadError(msg)
-        found = dict(made)
+        try:
+            found = Encoder(max_nodes=sys.maxsize, max_depth=DEEPEST).plain(made, (), 0)
+        except PayloadError as error:
+            msg = f"The upcaster of {job_type} for version {old} returned what no payload can hold: {error}"
+            raise PayloadError(msg) from error
     return found
+
+
+def _passes(error: Exception, retry: RetryPolicy) -> bool:
+    own = isinstance(error, JobsError) and not isinstance(error, PayloadError)  # a cancelled job, the end of a budget
+    return own or classify(error, retry).error_class is ErrorClass.TRANSIENT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,6 +34,16 @@ from django_jobs.models import Batch as Row
 from django_jobs.models import Job
 from django_jobs.store.batches import create, standing
 from django_jobs.store.times import read_now
+
+OPTIONS = frozenset({"callback", "on_dead", "key", "owner", "database"})
+
+
+def _callback(given: object) -> Call:
+    call = check_follows(given, what="A batch")
+    if call.pass_result:
+        msg = f"pass_result is for links of a chain; {call.options.job_type} is the callback of a batch."
+        raise DefinitionError(msg)
+    return call
 
 
 class Batch:
@@ -67,18 +78,18 @@ class Batch:
         owner: str = "",
         database: str | None = None,
     ) -> None:
-        if on_dead not in {one.value for one in OnDead}:
+        if on_dead not in [one.value for one in OnDead]:  # compared, not looked up: it may have no hash
             msg = f'on_dead must be "block" or "continue", not {on_dead!r}.'
             raise DefinitionError(msg)
         self._row = Row(
             id=uuid7(),
             key="" if key is None else check_key(key),
             on_dead=on_dead,
-            owner=check_name(owner, what="owner", limit=100) if owner else "",
+            owner="" if owner is None or owner == "" else check_name(owner, what="owner", limit=100),
         )
-        self._callback = None if callback is None else check_follows(callback, what="A batch")
+        self._callback = None if callback is None else _callback(callback)
         named = callback.options.database if callback is not None else None
-        self.database = database_named(database or named)
+        self.database = database_named(named if database is None or database == "" else database)
         if named and named != self.database:
             msg = f"The callback is bound to database {named!r}, and its batch to {self.database!r}."
             raise DefinitionError(msg)
@@ -231,7 +242,17 @@ class Batch:
 
         Returns:
             The batch; with ``outcome="duplicate"`` the one that has its key, and nothing was stored.
+
+        Raises:
+            DefinitionError: An option cannot be, or these are no calls.
         """
+        unknown = sorted(set(options) - OPTIONS)
+        if unknown:
+            msg = f"batch has no option {unknown[0]!r}; it takes {', '.join(sorted(OPTIONS))}."
+            raise DefinitionError(msg)
+        if not isinstance(calls, Iterable):
+            msg = f"batch.enqueue() takes a list of calls such as [charge.prepare(order_id=7)], not {calls!r}."
+            raise DefinitionError(msg)
         new = cls(**options)
         try:
             new._store(calls)
@@ -242,7 +263,7 @@ class Batch:
     @classmethod
     async def aenqueue(cls, calls: Iterable[Call], **options: Any) -> BatchResult:
         """Do what :meth:`enqueue` does, from async code."""
-        return await sync_to_async(cls.enqueue, thread_sensitive=True)(calls, **options)
+        return await sync_to_async(functools.partial(cls.enqueue, calls, **options), thread_sensitive=True)()
 
     @classmethod
     def current(cls) -> OfMember | None:

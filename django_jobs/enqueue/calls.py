@@ -49,12 +49,12 @@ class Call:
         options = self.options.changed(**changes) if changes else self.options
         if pass_result is None:
             return replace(self, options=options)
-        if pass_result not in self.free:
+        if not isinstance(pass_result, str) or pass_result not in self.free:
             msg = f"pass_result={pass_result!r} names no parameter of {options.job_type} that is still to be given."
             raise DefinitionError(msg)
         return replace(self, options=options, pass_result=pass_result)
 
-    def arguments(self, **more: Any) -> dict[str, Any]:
+    def arguments(self, /, **more: Any) -> dict[str, Any]:
         """Fit the arguments to the handler.
 
         Raises:
@@ -78,7 +78,7 @@ def check_follows(call: object, *, what: str) -> Call:
     return call
 
 
-def for_later(call: Call, using: str, **more: Any) -> Prepared:
+def for_later(call: Call, using: str, /, **more: Any) -> Prepared:
     """Check and encode a call that is enqueued later; the key that its type declares is not used.
 
     Raises:

@@ -157,8 +157,9 @@ class Chain:
             raise DefinitionError(msg)
         self._calls = [check_follows(call, what="A chain") for call in calls]
         self._key = "" if key is None else check_key(key)
-        self._owner = check_name(owner, what="owner", limit=100) if owner else ""
-        self.database = database_named(database or self._calls[0].options.database)
+        self._owner = "" if owner is None or owner == "" else check_name(owner, what="owner", limit=100)
+        named = self._calls[0].options.database
+        self.database = database_named(named if database is None or database == "" else database)
         for call in self._calls:
             self._check(call)
 

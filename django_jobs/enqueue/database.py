@@ -14,8 +14,8 @@ def database_named(alias: str | None) -> str:
     Raises:
         DefinitionError: The settings have no such database.
     """
-    using = alias or router.db_for_write(Job)
-    if using not in connections:
+    using = router.db_for_write(Job) if alias is None or alias == "" else alias
+    if not isinstance(using, str) or using not in connections:
         msg = f"There is no database {using!r}; the settings have {', '.join(sorted(connections))}."
         raise DefinitionError(msg)
     return using

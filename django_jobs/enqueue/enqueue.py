@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import Error as DatabaseFailure
+
 from django_jobs import clock, telemetry
 from django_jobs.domain.ids import uuid7
 from django_jobs.domain.options import LONGEST_WAIT, EnqueueOptions
@@ -25,6 +27,7 @@ from django_jobs.exceptions import (
     DuplicateOfDeadJobError,
     EnqueueContendedError,
     IdempotencyConflictError,
+    JobsError,
     PayloadError,
 )
 from django_jobs.store import NewJob
@@ -181,7 +184,10 @@ def answer(prepared: Prepared, holder: KeyHolder) -> EnqueueResult:
 
 
 def _comparable(prepared: Prepared, holder: KeyHolder) -> str | None:
-    """Return the fingerprint of the holder's arguments in the present version; None: they cannot be compared."""
+    """Return the fingerprint of the holder's arguments in the present version; None: they cannot be compared.
+
+    Nor can they while what an upcaster asks is away: the key has its answer, which needs no comparison.
+    """
     options = prepared.options
     if holder.payload_version == options.version:
         return holder.payload_fingerprint
@@ -193,6 +199,10 @@ def _comparable(prepared: Prepared, holder: KeyHolder) -> str | None:
             return None
         return encoded(options.upcast(holder.payload_version, stored))[1]
     except (PayloadError, ValueError):
+        return None
+    except (JobsError, DatabaseFailure):
+        raise
+    except Exception:  # noqa: BLE001  an upcaster may raise anything
         return None
 
 

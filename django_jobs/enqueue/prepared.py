@@ -40,9 +40,11 @@ def encode(options: EnqueueOptions, arguments: Mapping[str, Any], using: str) ->
     """Write the arguments as they are stored, with the key and the subject that they give.
 
     Raises:
-        PayloadError: They cannot be stored.
+        PayloadError: They cannot be stored, or the annotations of the handler could not take them back.
     """
     text, digest = encoded(arguments)
+    if options.fits is not None:
+        options.fits(arguments, text)
     return Prepared(
         options=options,
         arguments=text,

@@ -8,13 +8,14 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from django_jobs.models import Pause
 from django_jobs.operate.history import plain
 from django_jobs.operate.wording import is_seen
 
 USAGE = 2
+_PATHS = ("heartbeat_file", "canaries")  # a file may be called by any bytes
 
 Write = Callable[[str], object]
 Options = dict[str, Any]
@@ -28,6 +29,23 @@ class Verb:
     help: str
     add_arguments: Callable[[CommandParser], None]
     run: Callable[[Options, Write], int]
+
+
+def check_texts(options: Mapping[str, Any]) -> None:
+    """Refuse options whose bytes are no UTF-8, as a terminal of another encoding sends them, before any SQL.
+
+    Raises:
+        CommandError: The message names the option.
+    """
+    for name, value in options.items():
+        for text in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(text, str) and name not in _PATHS and not _is_storable(text):
+                msg = f"{name.replace('_', '-')}: {text!r} has bytes that are no UTF-8, or NUL; no row holds it."
+                raise CommandError(msg, returncode=USAGE)
+
+
+def _is_storable(text: str) -> bool:
+    return "\x00" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def as_json(value: object) -> str:

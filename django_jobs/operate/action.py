@@ -92,7 +92,7 @@ class Operator:
         check_text("owner", self.owner, least=1, most=NAME_LIMIT)
         check_text("reason", self.reason, least=REASON_MIN, most=REASON_LIMIT)
         check_text("ticket", self.ticket, least=0, most=NAME_LIMIT)
-        if self.reason_code not in REASON_CODES:
+        if self.reason_code not in list(REASON_CODES):  # compared, not looked up: it may have no hash
             msg = f"The reason code must be one of {', '.join(REASON_CODES)}, not {self.reason_code!r}."
             raise OperatorError(msg)
 

@@ -20,6 +20,7 @@ LIMIT = 50
 LONGEST = 1000
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_FIRST = datetime(1970, 1, 2, tzinfo=UTC)  # ids know no earlier time, and no job is older
 _SKEW = timedelta(days=1)  # how far a producer's clock, which is in the ids, may be from the database's
 
 
@@ -106,7 +107,8 @@ def _matching(filters: Filters, using: str) -> QuerySet[Job]:
         jobs = jobs.filter(Exists(Attempt.objects.using(using).lost().filter(job_id=OuterRef("pk"))))
     if filters.since is not None:
         # Ids sort by time, so the primary key bounds the look; the column decides.
-        jobs = jobs.filter(created_at__gte=filters.since, pk__gte=first_id(filters.since - _SKEW))
+        since = max(filters.since, _FIRST)
+        jobs = jobs.filter(created_at__gte=since, pk__gte=first_id(since - _SKEW))
     if filters.before is not None:
         jobs = jobs.filter(pk__lt=filters.before)
     return jobs
@@ -136,7 +138,8 @@ def parse_since(text: str, *, using: str) -> datetime:
         if found:
             return read_now(using) - timedelta(**{_UNITS[found[2]]: int(found[1])})
         value = datetime.fromisoformat(text.strip())
+        value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         msg = f"{text!r} is no time; give an instant such as 2026-11-29T18:00 (UTC), or a span such as 30m, 12h or 7d."
         raise ValueError(msg) from None
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+    return value

@@ -60,8 +60,8 @@ def publish(
         OutsideTransactionError: Outside of handlers, and no transaction is open.
         CrossDatabaseError: A transaction is open on another database.
     """
-    alias = using or router.db_for_write(OutboxEvent)
-    if alias not in connections:
+    alias = router.db_for_write(OutboxEvent) if using is None or using == "" else using
+    if not isinstance(alias, str) or alias not in connections:
         msg = f"There is no database {alias!r}; the settings have {', '.join(sorted(connections))}."
         raise EventError(msg)
     inside = current.get()

@@ -253,8 +253,8 @@ def once(
 
 
 def _open_database(using: str | None) -> str:
-    alias = using or router.db_for_write(InboxMessage)
-    if alias not in connections:
+    alias = router.db_for_write(InboxMessage) if using is None or using == "" else using
+    if not isinstance(alias, str) or alias not in connections:
         msg = f"There is no database {alias!r}; the settings have {', '.join(sorted(connections))}."
         raise DefinitionError(msg)
     if not in_transaction(connections[alias]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db.models import Q
 
@@ -154,6 +154,11 @@ def _text(what: str, value: object, limit: int) -> str:
     if len(value) > limit or "\x00" in value:
         msg = f"The {what} of a pause may have up to {limit} characters and no NUL; this one has {len(value)}."
         raise PauseError(msg)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        msg = f"The {what} of a pause has a lone surrogate, which no database stores."
+        raise PauseError(msg) from None
     return value
 
 
@@ -163,6 +168,11 @@ def _future(until: datetime | None, using: str) -> datetime | None:
     if not isinstance(until, datetime) or until.utcoffset() is None:
         msg = f"The end of a pause must be an aware datetime, or it names no instant; got {until!r}."
         raise PauseError(msg)
+    try:
+        until.astimezone(UTC)
+    except OverflowError:
+        msg = f"The end of a pause must be in the range of UTC (years 1 to 9999), not {until.isoformat()}."
+        raise PauseError(msg) from None
     if until <= read_now(using):
         msg = f"The end of a pause must lie ahead, and {until.isoformat()} is over."
         raise PauseError(msg)

@@ -19,7 +19,7 @@ WRONG_FOR: dict[type, tuple[Any, ...]] = {
     timedelta: (5, "5", None, timedelta(0), timedelta(milliseconds=999), timedelta(days=-1)),
     bool: ("yes", 1, None),
     int: (0, -1, True, 1.5, "4", None),
-    str: (5, None, b"x"),
+    str: (5, None, b"x", "a\x00b", "\udcff"),
     tuple: ("shop.jobs", 5, None, [5], {"a"}),
     dict: (5, None, "billing", ["billing"], {"billing": "a@example.com"}),
 }
@@ -171,3 +171,12 @@ def test_bounds_of_a_queue_are_checked(entry: dict[Any, Any], said: str) -> None
 def test_bounds_of_a_queue_can_be_given() -> None:
     """Either bound, both, or none."""
     assert problems({"QUEUES": {"a": {"limit": 1}, "b": {"capacity": 5, "limit": 2}, "c": {}}}) == []
+
+
+@pytest.mark.parametrize("depth", [101, 10**6])
+def test_depth_beyond_the_stack_is_refused(depth: int) -> None:
+    """Each level of a payload takes frames of the interpreter's stack."""
+    (found,) = problems({"PAYLOAD_MAX_DEPTH": depth})
+
+    assert found == f"DJANGO_JOBS['PAYLOAD_MAX_DEPTH'] must be a whole number from 1 to 100, not {depth}."
+    assert problems({"PAYLOAD_MAX_DEPTH": 100}) == []

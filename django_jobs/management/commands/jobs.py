@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connections, router
 
-from django_jobs.management.verb import USAGE
+from django_jobs.management.verb import USAGE, check_texts
 from django_jobs.management.verbs import VERBS
 from django_jobs.models import Job
 from django_jobs.operate.wording import visible
@@ -37,6 +37,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the verb."""
+        check_texts(options)
         verb = next(item for item in VERBS if item.name == options["verb"])
         options["database"] = alias = options["database"] or router.db_for_write(Job)
         if alias not in connections:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from django.core.management import CommandError
 
 from django_jobs import clock
+from django_jobs.exceptions import PauseError
 from django_jobs.models import Pause
+from django_jobs.store.pauses import pause
 from tests.integration.commands.test_jobs_command import jobs
 from tests.scenes import NOON
 
@@ -46,6 +50,30 @@ def test_pause_until_a_time() -> None:
         jobs("pause", "type", "shop.charge_order", *WHO, "--until", "2026-05-04T18:00")
 
     assert Pause.objects.get().paused_until == NOON.replace(hour=18)
+
+
+@pytest.mark.parametrize("until", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+def test_end_that_has_no_form_in_utc_is_a_usage_error(until: str) -> None:
+    """On both databases, and before the first statement that would store it."""
+    with pytest.raises(CommandError, match="is no time") as refused:
+        jobs("pause", "queue", "payments", *WHO, "--until", until)
+    assert (refused.value.returncode, Pause.objects.count()) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"until": datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-14)))}, "in the range of UTC"),
+        ({"reason": "\udcff"}, "reason of a pause has a lone surrogate"),
+        ({"actor": "\udcff"}, "actor of a pause has a lone surrogate"),
+        ({"reason": "a\x00"}, "no NUL"),
+    ],
+)
+def test_pause_that_no_row_could_hold_is_refused(values: dict[str, Any], said: str) -> None:
+    """In Python too, by an error of the package."""
+    with pytest.raises(PauseError, match=said):
+        pause("queue", "payments", **{"actor": "ann", "reason": "down", "using": "default", **values})
+    assert Pause.objects.count() == 0
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_jobs import EnqueueResult
 from django_jobs.exceptions import DefinitionError, JobsError, KeyFormatError, PayloadError
 from django_jobs.models import Job
 from tests.databases import Server
@@ -94,6 +97,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 NAMES: dict[str, dict[str, Any]] = {
+    "database list": {"database": []},
+    "database zero": {"database": 0},
     "queue empty": {"queue_name": ""},
     "queue None": {"queue_name": None},
     "queue not ASCII": {"queue_name": "mäil"},
@@ -218,6 +223,33 @@ def test_largest_allowed_values_are_stored_alike(database: Server) -> None:
         .outcome
         == "duplicate"
     )
+
+
+@pytest.mark.parametrize("rows", [None, 5, plain])
+def test_rows_that_are_none_are_refused(database: Server, rows: Any) -> None:
+    """What cannot be gone through is no list of rows."""
+    _refused(lambda: plain.enqueue_many(rows), PayloadError, "takes dicts of arguments, not")
+
+
+def test_deepest_payload_that_may_be_allowed_is_stored(database: Server) -> None:
+    """At the largest bound of the setting no stack overflows, neither here nor where it is read."""
+    with override_settings(DJANGO_JOBS={"PAYLOAD_MAX_DEPTH": 100}):
+        plain.enqueue(number=_nested(99))
+        _refused(lambda: plain.enqueue(number=_nested(100)), PayloadError, "deeper than 100")
+        _refused(lambda: plain.enqueue(number=_nested(900)), PayloadError, "deeper than 100")
+        assert plain.definition.restore(json.loads(Job.objects.get().payload.arguments))["number"] == _nested(99)
+
+
+@pytest.mark.parametrize("name", ["self", "func", "fn", "loop", "thread_sensitive", "args", "using", "call", "name"])
+def test_coroutine_may_pass_a_parameter_of_any_name(database: Server, name: str) -> None:
+    """What runs the call in a thread has parameters of its own, and none of them is in the way."""
+
+    async def call() -> EnqueueResult:
+        return await plain.aenqueue(**{name: 7})
+
+    result = async_to_sync(call)()
+
+    assert json.loads(Job.objects.get(pk=result.id).payload.arguments)[name] == 7
 
 
 def test_parameter_may_have_any_name() -> None:

@@ -15,6 +15,7 @@ from django_jobs import clock, job
 from django_jobs.define import registry
 from django_jobs.exceptions import ActionChangedError, ActionRefusedError, OperatorError
 from django_jobs.models import Attempt, IdempotencyKey, Job, JobPayload, OperatorAction, Send, SideEffect
+from django_jobs.operate.action import Operator
 from django_jobs.operate.lookup import JobNotFoundError
 from django_jobs.operate.replay import Replay
 from django_jobs.operate.verify import verify
@@ -346,6 +347,13 @@ def test_what_cannot_be_meant_is_refused_before_any_statement(options: dict[str,
     """Numbers and times out of range, and values of other types, are typed errors."""
     with pytest.raises(OperatorError):
         Replay(uuid.uuid4(), using="default", **options)
+
+
+@pytest.mark.parametrize("code", ["nonsense", None, []])
+def test_reason_code_that_is_none_is_refused(code: Any) -> None:
+    """Also one that no table could look up."""
+    with pytest.raises(OperatorError, match="reason code must be one of"):
+        Operator(actor="ann", owner="ops", reason="because it is so", reason_code=code)
 
 
 def test_id_must_be_one() -> None:

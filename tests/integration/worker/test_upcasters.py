@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
+from django_jobs import clock
 from django_jobs.define import registry
 from django_jobs.domain.identity import fingerprint
 from django_jobs.exceptions import IdempotencyConflictError
 from django_jobs.models import IdempotencyKey, Job, JobPayload
 from django_jobs.operate.contract import contract
 from django_jobs.operate.doctor import diagnose
-from tests.integration.worker.conftest import JOB_TYPE, Declare, claimer, run_one, the_job
+from tests.integration.worker.conftest import AGAIN, JOB_TYPE, Declare, claimer, run_one, the_job
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -115,3 +118,79 @@ def test_older_versions_are_announced_and_shown(declare: Declare) -> None:
     assert "unknown-payload-version" not in {finding.id for finding in diagnose(using="default").findings}
     assert json.loads(JobPayload.objects.get().arguments) == {"euros": 7, "order_id": 1}
     assert len(claimer().take(1, 0)) == 1
+
+
+def test_key_is_compared_where_an_upcaster_returns_python_values(declare: Declare) -> None:
+    """A decimal that an upcaster made gives the same text as one that a producer passed, and runs as one."""
+    seen: Seen = []
+
+    def charge(order_id: int, amount: Decimal, day: date = date(2026, 3, 1)) -> None:
+        seen.append((order_id, amount, day))
+
+    upcasters = {1: lambda arguments: {"order_id": arguments["order_id"], "amount": Decimal(arguments["euros"])}}
+    job = declare(charge, version=2, upcasters=upcasters)
+    older = store_first(job, '{"euros":7,"order_id":1}', key="order:1")
+
+    same = job.using(key="order:1").enqueue(order_id=1, amount=Decimal(7))
+    assert (same.id, same.outcome, same.version_differs) == (older.pk, "duplicate", False)
+    with pytest.raises(IdempotencyConflictError):
+        job.using(key="order:1").enqueue(order_id=1, amount=Decimal(8))
+    assert run_one().outcome == "succeeded"
+    assert seen == [(1, Decimal(7), date(2026, 3, 1))]
+
+
+def test_job_of_before_a_new_parameter_runs_with_its_default(declare: Declare) -> None:
+    """A deploy that adds a parameter with a typed default does not dead-letter what waits."""
+    seen: Seen = []
+
+    def charge(order_id: int, fee: Decimal = Decimal("0.50")) -> None:
+        seen.append((order_id, fee))
+
+    job = declare(charge)
+    result = job.enqueue(order_id=1)
+    text = '{"order_id":1}'
+    Job.objects.filter(pk=result.id).update(payload_fingerprint=fingerprint(text))
+    JobPayload.objects.filter(pk=result.id).update(arguments=text)
+
+    assert run_one().outcome == "succeeded"
+    assert seen == [(1, Decimal("0.50"))]
+
+
+def test_outage_in_an_upcaster_dead_letters_nothing(declare: Declare) -> None:
+    """The job is tried again as after any outage, and runs when it is over."""
+    seen: Seen = []
+    away = [OperationalError("server closed the connection unexpectedly")]
+
+    def charge(order_id: int, amount: Decimal) -> None:
+        seen.append((order_id, amount))
+
+    def ask(arguments: dict[str, Any]) -> dict[str, Any]:
+        if away:
+            raise away.pop()
+        return from_first(arguments)
+
+    store_first(declare(charge, version=2, upcasters={1: ask}), '{"euros":7,"order_id":1}')
+
+    attempt = run_one()
+    assert (the_job().state in AGAIN, attempt.error_class, seen) == (True, "transient", [])
+    Job.objects.update(state="queued", available_at=clock.now())
+    assert run_one().outcome == "succeeded"
+    assert seen == [(1, Decimal("7.00"))]
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError()])
+def test_key_of_an_older_job_answers_while_what_its_upcaster_asks_is_away(declare: Declare, error: Exception) -> None:
+    """The key has its job; whether the arguments are the same cannot be said now."""
+
+    def charge(order_id: int, amount: Decimal) -> None:
+        """Do nothing."""
+
+    def ask(arguments: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    job = declare(charge, version=2, upcasters={1: ask})
+    store_first(job, '{"euros":7,"order_id":1}', key="order:1")
+
+    result = job.using(key="order:1").enqueue(order_id=1, amount=Decimal(7))
+
+    assert (result.outcome, result.version_differs) == ("duplicate", True)

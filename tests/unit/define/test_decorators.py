@@ -158,7 +158,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "version 0": ({"version": 0}, "version must be"),
     "version True": ({"version": True}, "version must be"),
     "version text": ({"version": "1"}, "version must be"),
+    "version beyond the column": ({"version": 2**31}, "version must be a whole number from 1 to 2147483647"),
+    "version made of a date": ({"version": 202612010930}, "version must be"),
     "on_duplicate": ({"on_duplicate": "replace"}, "on_duplicate must be"),
+    "on_duplicate without a hash": ({"on_duplicate": []}, "on_duplicate must be"),
+    "on_duplicate None": ({"on_duplicate": None}, "on_duplicate must be"),
+    "serial_on_dead": ({"serial_on_dead": "stop"}, "serial_on_dead must be"),
+    "serial_on_dead without a hash": ({"serial_on_dead": []}, "serial_on_dead must be"),
+    "upcasters list": ({"upcasters": []}, "upcasters must be a dict"),
     "priority": ({"priority": 1000}, "priority must be"),
     "key_ttl zero": ({"key_ttl": timedelta(0)}, "key_ttl must be"),
     "key_ttl number": ({"key_ttl": 60}, "key_ttl must be"),
@@ -170,6 +177,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "max_runtime below lease": ({"max_runtime": SECOND}, "max_runtime"),
     "retry": ({"retry": 3}, "retry must be a RetryPolicy"),
     "aliases text": ({"aliases": "shop.pay"}, "aliases must be a tuple of names"),
+    "aliases None": ({"aliases": None}, "aliases must be a tuple of names"),
     "takes_context": ({"takes_context": "yes"}, "takes_context must be True or False"),
     "atomic": ({"atomic": 1}, "atomic must be True or False"),
     "soft_timeout": ({"soft_timeout": "yes"}, "soft_timeout must be True or False"),
@@ -378,6 +386,8 @@ def test_code_version_is_configured_or_the_source(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv("DJANGO_JOBS_CODE_VERSION", "build-7")
     assert definition.code_version() == "build-7"
+    monkeypatch.setenv("DJANGO_JOBS_CODE_VERSION", "build-\udcff")
+    assert definition.code_version() == "build-\\udcff", "bytes that are no UTF-8 can be stored nowhere"
     with override_settings(DJANGO_JOBS={"CODE_VERSION": "v1.2"}):
         assert definition.code_version() == "v1.2"
     monkeypatch.delenv("DJANGO_JOBS_CODE_VERSION")
@@ -387,3 +397,22 @@ def test_code_version_is_configured_or_the_source(monkeypatch: pytest.MonkeyPatc
     made = job(type="tests.made")(namespace["made"]).definition.code_version()
     assert made.startswith("source:")
     assert made != source
+
+
+def test_largest_version_is_accepted() -> None:
+    """The column holds it."""
+    assert job(type="tests.newest", version=2**31 - 1)(handler).options.version == 2**31 - 1
+
+
+def test_context_is_no_name_of_an_argument() -> None:
+    """A handler that takes its context and any other name could never be called with a second context."""
+
+    def open_ended(context: Any, **rest: Any) -> None:
+        """Take anything."""
+
+    definition = job(type="tests.open", takes_context=True)(open_ended).definition
+    with pytest.raises(PayloadError, match="no argument of it can be called 'context'"):
+        definition.bind((), {"context": 5})
+    with pytest.raises(PayloadError, match="no argument of it can be called 'context'"):
+        definition.restore({"context": 5})
+    assert definition.bind((), {"content": 5}) == {"content": 5}

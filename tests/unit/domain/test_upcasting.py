@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import DataError, InterfaceError, OperationalError
 
+from django_jobs.domain.retry import RetryPolicy
 from django_jobs.domain.upcasting import checked_upcasters, upcast
-from django_jobs.exceptions import DefinitionError, PayloadError
+from django_jobs.exceptions import DefinitionError, PayloadError, SoftTimeoutError, TransientError
 
 
 def cents(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -63,3 +65,47 @@ def test_failures_of_an_upcaster_name_it(function: Any, why: str) -> None:
         upcast("shop.charge", {1: function}, {}, since=1, version=2)
     with pytest.raises(PayloadError, match="no upcaster for version 1"):
         upcast("shop.charge", {}, {}, since=1, version=2)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError("server closed the connection"),
+        InterfaceError("connection already closed"),
+        TransientError("later"),
+        TimeoutError(),
+        ConnectionResetError(),
+        SoftTimeoutError(),
+        ExceptionGroup("both", [OperationalError(), TimeoutError()]),
+    ],
+)
+def test_outage_in_an_upcaster_is_no_fault_of_the_arguments(error: Exception) -> None:
+    """An error that is worth another try stays what it is, so that no outage dead-letters a queue."""
+
+    def ask(arguments: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        upcast("shop.charge", {1: ask}, {}, since=1, version=2)
+    assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [DataError("too long"), PayloadError("wrong"), KeyError("x"), RuntimeError()])
+def test_other_error_of_an_upcaster_says_that_the_arguments_are_wrong(error: Exception) -> None:
+    """Trying again would not mend them."""
+
+    def ask(arguments: dict[str, Any]) -> dict[str, Any]:
+        raise error
+
+    with pytest.raises(PayloadError, match=r"upcaster of shop\.charge for version 1 failed"):
+        upcast("shop.charge", {1: ask}, {}, since=1, version=2)
+
+
+def test_policy_of_the_job_type_says_what_is_worth_another_try() -> None:
+    """It is asked first, as for errors of the handler."""
+
+    def ask(arguments: dict[str, Any]) -> dict[str, Any]:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        upcast("shop.charge", {1: ask}, {}, since=1, version=2, retry=RetryPolicy(transient=(LookupError,)))
