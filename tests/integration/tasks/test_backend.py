@@ -168,6 +168,15 @@ def test_stock_task_is_not_atomic_unless_the_options_say_so(jobs: JobsKit) -> No
     assert (definition.atomic, definition.is_stock_task) == (False, True)
 
 
+def test_careless_annotation_of_a_stock_task_refuses_nothing(jobs: JobsKit) -> None:
+    """Its author checked no types, and Django does not either: text given for a whole number runs as it is."""
+    result = add.enqueue("a", b="b")
+    jobs.drain()
+    result.refresh()
+
+    assert result.return_value == "ab"
+
+
 def test_result_of_a_task_that_the_code_lost_can_be_read(jobs: JobsKit) -> None:
     """A renamed or removed task, and a damaged payload, never crash a reader."""
     result = add.enqueue(1)
