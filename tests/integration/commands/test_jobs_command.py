@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
 from django_jobs import clock
 from django_jobs.management.verbs import VERBS
@@ -266,31 +265,6 @@ def test_list_goes_back_to_the_beginning_of_time(since: str) -> None:
     """A time before every job lists them all."""
     Story()
     assert len(jobs("list", "--since", since, "--json")[0].splitlines()) == 1
-
-
-UNREADABLE = {
-    "list by type": ("list", "--type", "\udcff"),
-    "list by subject": ("list", "--subject", "a\udc80b"),
-    "list by key with NUL": ("list", "--key", "a\x00"),
-    "show": ("show", "\udcff"),
-    "pause for a reason": ("pause", "queue", "payments", "--as", "ann", "--reason", "\udcff"),
-    "pause by somebody": ("pause", "queue", "payments", "--as", "\udcff", "--reason", "down"),
-    "run-schedule": ("run-schedule", "\udcff"),
-    "decide": ("discard", "0199aaaa", "--as", "ann", "--owner", "ops", "--reason", "\udcff"),
-    "database": ("pauses", "--database", "\udcff"),
-}
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_bytes_that_are_no_text_are_a_usage_error(name: str) -> None:
-    """A terminal of another encoding sends such; no statement is run with them."""
-    with (
-        CaptureQueriesContext(connection) as queries,
-        pytest.raises(CommandError, match=r"no UTF-8, or NUL") as refused,
-    ):
-        jobs(*UNREADABLE[name])
-    assert (refused.value.returncode, len(queries)) == (2, 0)
 
 
 @pytest.mark.django_db
