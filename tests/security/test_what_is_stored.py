@@ -23,6 +23,7 @@ MAY_BUILD_STATEMENTS = {
     "django_jobs/operate/canary.py",
     "django_jobs/schema/steps.py",
     "django_jobs/testing/lending.py",
+    "django_jobs/testing/tables.py",
     "django_jobs/worker/line.py",
 }
 FORMATS = "{0.__class__.__init__.__globals__}"

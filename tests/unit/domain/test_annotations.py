@@ -223,6 +223,7 @@ def test_what_surely_fits_can_be_taken_back(value: Any, annotation: Any) -> None
         ([Decimal(1)], list[int]),
         ({"a": 1.5}, dict[str, int]),
         ("ab", list[str]),
+        ("12", list[int]),
         ([1], tuple[int, int]),
         ([[1]], list[list[int]]),
         ("x", Decimal | int),
@@ -254,6 +255,7 @@ def test_annotations_without_a_rule_take_everything(annotation: Any) -> None:
         (list[Colour | Status], "a Colour and a Status"),
         (dict[str, tuple[int, Colour | Status]], "a Colour and a Status"),
         (list[Colour] | list[Status], "a list[tests"),
+        (tuple[Colour, ...] | list[Status], "a tuple[tests"),
         (Annotated[Colour, "main"] | Status, "a Colour and a Status"),
     ],
 )
@@ -269,6 +271,7 @@ def test_union_of_which_one_value_is_two_things_is_found(annotation: Any, pair: 
         Colour | str,
         Colour | Status | str,
         Level | int,
+        Level | str,
         Colour | Level,
         Deadline | datetime,
         tuple[int, Colour] | tuple[Status, int],
