@@ -17,7 +17,7 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
-from django_jobs.domain.canonical import DEEPEST
+from django_jobs.domain.canonical import DEEPEST, is_storable
 from django_jobs.domain.durations import LONGEST
 from django_jobs.domain.identity import check_name
 from django_jobs.domain.lanes import check_resource
@@ -276,21 +276,13 @@ def _source_problems(source: str) -> list[str]:
     return []
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _is_count(value: object, least: int = 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _value_problems(key: str, value: Any, default: Any) -> list[str]:
     fits, wanted = _FITS_OF[key] if key in _FITS_OF else _FITS[type(default)]
     return [] if fits(value) else [f"DJANGO_JOBS[{key!r}] must be {wanted}, not {value!r}."]
-
-
-def _is_storable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\x00" not in text
 
 
 def _is_list_of_text(value: Any) -> bool:
@@ -309,17 +301,14 @@ _FITS: dict[type, tuple[Callable[[Any], bool], str]] = {
     ),
     bool: (lambda value: isinstance(value, bool), "True or False"),
     int: (_is_count, "a whole number of at least 1"),
-    str: (lambda value: isinstance(value, str) and _is_storable(value), "a string without NUL and lone surrogates"),
+    str: (lambda value: isinstance(value, str) and is_storable(value), "a string without NUL and lone surrogates"),
     tuple: (_is_list_of_text, "a list of strings"),
     dict: (_is_dict_of_dicts, "a dict of dicts"),
 }
 
 
 _FITS_OF: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "COROUTINES": (
-        lambda value: _is_count(value) or (value == 0 and isinstance(value, int) and not isinstance(value, bool)),
-        "a whole number of at least 0",
-    ),
+    "COROUTINES": (lambda value: _is_count(value, least=0), "a whole number of at least 0"),
     "PAYLOAD_MAX_DEPTH": (
         lambda value: _is_count(value) and value <= DEEPEST,
         f"a whole number from 1 to {DEEPEST}",

@@ -132,6 +132,11 @@ def _key(name: object, path: Path) -> str:
     return _text(name, path)
 
 
+def is_storable(text: str) -> bool:
+    """Say whether every database can keep a text: it has neither NUL nor a lone surrogate."""
+    return "\x00" not in text and _SURROGATE.search(text) is None
+
+
 def _text(value: str, path: Path) -> str:
     plain = str.__str__(value)
     if "\x00" in plain:

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from django_jobs.domain.canonical import is_storable
 from django_jobs.models import Pause
 from django_jobs.operate.history import plain
 from django_jobs.operate.wording import is_seen
@@ -39,13 +40,9 @@ def check_texts(options: Mapping[str, Any]) -> None:
     """
     for name, value in options.items():
         for text in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(text, str) and name not in _PATHS and not _is_storable(text):
+            if isinstance(text, str) and name not in _PATHS and not is_storable(text):
                 msg = f"{name.replace('_', '-')}: {text!r} has bytes that are no UTF-8, or NUL; no row holds it."
                 raise CommandError(msg, returncode=USAGE)
-
-
-def _is_storable(text: str) -> bool:
-    return "\x00" not in text and not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def as_json(value: object) -> str:

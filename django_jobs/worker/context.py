@@ -72,8 +72,6 @@ STEP_AGAIN = (
     "This attempt has had a step {!r} already, so this one would be left out as if it had run. In a loop, put the id "
     "of what each step is about into its name."
 )
-
-
 EFFECT_AGAIN = (
     "This attempt has had the effect {!r} already, so this one would be left out as if it had been sent. In a loop, "
     "pass key= with the id of what each effect is about."

@@ -58,13 +58,14 @@ def test_generator_that_is_collected_acts_in_its_own_transaction(
     declare: Declare, crew: Callable[[int], Crew], table: Table
 ) -> None:
     """Whoever runs while the collector does, what a generator of a neighbour writes on its end is not in its rows."""
-    dropped, over = threading.Event(), threading.Event()
+    dropped, over, wrote = threading.Event(), threading.Event(), threading.Event()
 
     async def generate() -> AsyncIterator[int]:
         try:
             yield 1
         finally:
             await sync_to_async(write)(100)
+            wrote.set()
 
     async def drop() -> None:
         node: Any = Node()
@@ -82,7 +83,7 @@ def test_generator_that_is_collected_acts_in_its_own_transaction(
         async with context.acomplete():
             await sync_to_async(write)(1)
             gc.collect()
-            await asyncio.sleep(0.2)  # what it ends has a task of its own
+            assert await asyncio.to_thread(wrote.wait, WAIT), "what the collector ends has a task of its own"
         over.set()
 
     gc.disable()
@@ -125,8 +126,9 @@ def test_pool_stops_although_something_on_the_loop_never_ends(declare: Declare, 
 
     async def work(context: JobContext, n: int) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon_threadsafe(lambda: loop.run_in_executor(None, go.wait, WAIT), context=contextvars.Context())
-        await asyncio.sleep(0.01)
+        begun = asyncio.Event()
+        loop.call_soon(lambda: (loop.run_in_executor(None, go.wait, WAIT), begun.set()), context=contextvars.Context())
+        await begun.wait()
 
     enqueue(declare_each(declare, work), 1)
     one = crew(1)
@@ -150,7 +152,6 @@ def test_coroutine_that_always_asks_is_cancelled_too(
         began.set()
         while True:
             await sync_to_async(len)("")
-            await asyncio.sleep(0.01)
 
     enqueue(declare_each(declare, work), 1)
     one = crew(1)
@@ -228,7 +229,8 @@ def test_nothing_begins_after_the_end(declare: Declare, crew: Callable[[int], Cr
 
     async def late() -> None:
         while not ended.is_set():  # noqa: ASYNC110  another thread sets it
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
+        acted.append(0)  # as a request to a provider would
         acted.append(await asyncio.to_thread(Attempt.objects.filter(outcome="succeeded").count))
 
     async def generate() -> AsyncIterator[int]:
@@ -249,7 +251,7 @@ def test_nothing_begins_after_the_end(declare: Declare, crew: Callable[[int], Cr
         else:
             later = lambda: kept.append(asyncio.run_coroutine_threadsafe(late(), loop))  # noqa: E731
             kept.append(asyncio.create_task(asyncio.to_thread(later)))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)  # it begins
 
     enqueue(declare_each(declare, work), 1)
     one = crew(1)

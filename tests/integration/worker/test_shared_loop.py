@@ -265,7 +265,7 @@ def test_end_of_the_interpreter_in_a_task_ends_its_own_attempt(declare: Declare,
         if n == 0:
             await asyncio.gather(leave(), asyncio.Event().wait())
         await asyncio.to_thread(left.wait, WAIT)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
 
     enqueue(declare_each(declare, work), 2)
     one = crew(2)
